@@ -1,121 +1,144 @@
 //! Puts directories of the PFS aside that are to be removed, and sweeps them. `core::drain::AsideNote` says what becomes of
-//! each, and what the note beside it tells: a symbolic link, which is whole or not there, whatever is killed.
+//! each, and what the note about it tells, which is in the storage.
 
 use crate::counters::Counters;
 use crate::pfs::{self, During, Trouble, Work};
 use crate::removal::{self, Spared, Touched};
-use forebay_core::drain::{AsideFate, AsideNote, Tick, note_name, paths_aside};
+use forebay_core::drain::{AsideFate, AsideNote, Tick, clock_path, names_beside, paths_aside};
 use forebay_core::facts::Timestamp;
 use forebay_core::path::TreePath;
+use forebay_objects::AsideNotes;
 use forebay_pfs::Lower;
 use forebay_sys::{self as sys, Errno};
 use std::os::fd::AsFd;
 
-fn note_path(aside: &TreePath) -> TreePath {
-    aside.parent().join(&note_name(aside.name()))
+/// What a symbolic link says that is there for a moment.
+const CLOCK_TEXT: &[u8] = b"clock";
+
+/// The moment by the clock of the PFS: whatever was changed before the call is older.
+fn moment(lower: &Lower, aside: &TreePath) -> Work<Timestamp> {
+    // A drain that was killed may have left one.
+    let is_taken = |told: &Work<Timestamp>| matches!(told, Err(e) if e.errno == Errno::EXIST);
+    let mut told = paths_aside(aside).map(|path| moment_at(lower, &clock_path(&path)));
+    told.find(|told| !is_taken(told))
+        .unwrap_or(Err(Errno::EXIST).during("symlink"))
 }
 
-/// Notes that `path`, which has this inode number, is going to be `aside`. Gives the moment: whatever was changed before the
-/// call is older. EEXIST if there is such a note.
-fn make_note(lower: &Lower, aside: &TreePath, path: &TreePath, ino: u64) -> Work<Timestamp> {
-    let at = note_path(aside);
-    let dir = pfs::parent(lower, &at)?;
-    let text = AsideNote::text(path, ino);
+/// The time of change (`ctime`) of what lies at `at` after something was made there. Nobody can set it, and that of whatever somebody
+/// may put there instead is not later than the look: so the moment is not later than that either, and what is spared is not less.
+fn moment_at(lower: &Lower, at: &TreePath) -> Work<Timestamp> {
+    let dir = pfs::parent(lower, at)?;
     let make = || {
-        sys::symlink(&text, dir.as_fd(), at.name())?;
-        sys::stat(dir.as_fd(), at.name()).map(|attr| attr.mtime)
+        sys::symlink(CLOCK_TEXT, dir.as_fd(), at.name()).during("symlink")?;
+        let made = sys::stat(dir.as_fd(), at.name()).during("stat");
+        let removed = sys::unlink(dir.as_fd(), at.name(), false).during("unlink");
+        removed.and(made).map(|attr| attr.ctime)
     };
-    let mut since = make().during("symlink")?;
+    let mut since = make()?;
     let mut tick = Tick::since(since);
     while let Some(pause) = tick.pause(since) {
         std::thread::sleep(pause);
-        sys::unlink(dir.as_fd(), at.name(), false).during("unlink")?;
-        since = make().during("symlink")?;
+        since = make()?;
     }
     Ok(since)
 }
 
-fn forget_note(lower: &Lower, aside: &TreePath) {
-    let at = note_path(aside);
-    if let Ok(dir) = pfs::parent(lower, &at) {
-        // If it stays, the next sweep finds it without a directory.
-        let _ = sys::unlink(dir.as_fd(), at.name(), false);
-    }
+/// If the note stays, the next sweep finds it without a directory.
+fn forget(notes: &AsideNotes, aside: &TreePath) {
+    let _ = notes.forget(aside.name());
 }
 
 /// Why nothing is aside.
 pub(crate) enum Refused {
     /// It is not what it was.
     Check(Trouble),
-    /// It is what it was, and there can be no note. Without one nobody could tell later what it was, and what others have added.
+    /// The moment can't be told, because no name can be made beside `aside`.
+    Moment(Trouble),
+    /// There can be no note. Without one nobody could tell later what it was, and what others have added.
     Note(Trouble),
-    /// The PFS has refused the rename; the moment that the note told.
+    /// The PFS has refused the rename; the moment before it.
     Rename(Trouble, Timestamp),
 }
 
 /// Renames the directory at `path`, which has this inode number, to `aside`, or to that with a number behind it: an
-/// earlier drain may have left one there. Gives the name. `check` looks whether it still is what it was: after the note is
-/// there, so that nothing is older than the note and was not seen.
+/// earlier drain may have left one there. Gives the name. `check` looks whether it still is what it was: after the moment
+/// that the note tells, so that nothing is older than it and was not seen.
 pub(crate) fn put(
     lower: &Lower,
+    notes: &AsideNotes,
     path: &TreePath,
     ino: u64,
     aside: &TreePath,
     check: impl Fn() -> Work<()>,
 ) -> Result<TreePath, Refused> {
-    let exists = |trouble: &Trouble| trouble.errno == Errno::EXIST;
+    let since = moment(lower, aside);
+    // What has changed is said of it also where no name can be made.
+    check().map_err(Refused::Check)?;
+    let since = since.map_err(Refused::Moment)?;
+    let _held = notes.hold();
     for free in paths_aside(aside) {
-        let note = make_note(lower, &free, path, ino);
-        if note.as_ref().is_err_and(exists) {
-            continue;
+        let note = AsideNote {
+            since,
+            aside: free.clone(),
+            path: path.clone(),
+            ino,
+        };
+        match notes.write(free.name(), &note.text()) {
+            Ok(()) => {}
+            Err(Errno::EXIST) => continue,
+            Err(e) => return Err(e).during("write note").map_err(Refused::Note),
         }
-        if let Err(trouble) = check() {
-            forget_note(lower, &free);
-            return Err(Refused::Check(trouble));
-        }
-        let since = note.map_err(|trouble| {
-            // It may be there in part.
-            forget_note(lower, &free);
-            Refused::Note(trouble)
-        })?;
         match pfs::rename(lower, path, &free) {
             Ok(()) => return Ok(free),
             Err(trouble) => {
-                forget_note(lower, &free);
-                if !exists(&trouble) {
+                forget(notes, &free);
+                if trouble.errno != Errno::EXIST {
                     return Err(Refused::Rename(trouble, since));
                 }
             }
         }
     }
-    let full = Trouble {
-        operation: "symlink",
-        errno: Errno::EXIST,
-    };
-    Err(Refused::Note(full))
+    Err(Errno::EXIST).during("rename").map_err(Refused::Note)
 }
 
-/// Undoes [`put`], because it was not the directory that is to go.
-pub(crate) fn put_back(lower: &Lower, aside: &TreePath, path: &TreePath) -> Work<()> {
-    pfs::rename(lower, aside, path)?;
-    forget_note(lower, aside);
-    Ok(())
+/// Undoes [`put`], because it was not the directory that is to go. Gives the place: if `path` is in another directory, somebody may have
+/// put it under the name in this one, who may not write there.
+pub(crate) fn put_back(
+    lower: &Lower,
+    notes: &AsideNotes,
+    aside: &TreePath,
+    path: &TreePath,
+) -> Work<TreePath> {
+    let place = match aside.parent() == path.parent() {
+        true => pfs::rename(lower, aside, path).map(|()| path.clone()),
+        false => name_beside(lower, aside, path.name()),
+    }?;
+    forget(notes, aside);
+    Ok(place)
 }
 
 /// Removes the directory at `aside`, except for what others have changed since. If something is left, the directory gets its
-/// old name back, and the report of the drain says so. False: it is not ours.
+/// old name back, and the report of the drain says so. False: there is no note about it, so it is not ours.
 pub(crate) fn sweep(
     lower: &Lower,
+    notes: &AsideNotes,
     aside: &TreePath,
     touched: &Touched,
     counters: &Counters,
 ) -> Work<bool> {
-    let found = pfs::look(lower, aside)?;
-    let Some(note) = read_note(lower, aside)? else {
-        return Ok(found.is_none());
+    let Some(note) = read_note(notes, aside.name())?.filter(|note| note.aside == *aside) else {
+        return Ok(pfs::look(lower, aside)?.is_none());
     };
-    match note.fate(found.as_ref()) {
-        AsideFate::None => return Ok(true),
+    let found = pfs::look(lower, aside)?;
+    let place = match note.fate(found.as_ref()) {
+        AsideFate::None => {
+            let _held = notes.hold();
+            // It may have been on its way.
+            if pfs::look(lower, aside)?.is_none() {
+                forget(notes, aside);
+            }
+            return Ok(true);
+        }
         AsideFate::Remove => {
             let spared = Spared {
                 since: note.since,
@@ -123,41 +146,87 @@ pub(crate) fn sweep(
             };
             let dir = pfs::parent(lower, aside)?;
             if removal::remove_dir_but(dir.as_fd(), aside.name(), note.ino, &spared)? {
-                forget_note(lower, aside);
+                forget(notes, aside);
                 return Ok(true);
             }
+            give_back(lower, &note)?
         }
-        AsideFate::GiveBack => {}
-    }
-    let place = give_back(lower, aside, &note)?;
-    forget_note(lower, aside);
+        AsideFate::Rename => name_beside(lower, aside, note.path.name())?,
+    };
+    forget(notes, aside);
     counters.came_back(place);
     Ok(true)
 }
 
-/// Our note about what is aside, if there is one.
-fn read_note(lower: &Lower, aside: &TreePath) -> Work<Option<AsideNote>> {
-    let at = note_path(aside);
-    let Some(attr) = pfs::look(lower, &at)? else {
-        return Ok(None);
-    };
-    let (me, _) = sys::my_ids();
-    match lower.link_text(&at) {
-        Ok(text) => Ok(AsideNote::of(&attr, &text, me)),
-        // It has just gone, or is no symbolic link.
-        Err(Errno::NOENT | Errno::INVAL) => Ok(None),
-        Err(e) => Err(e).during("readlink"),
+/// Sweeps what is aside in other directories than the root, where a sweep of that does not find it, and forgets the notes about what is gone.
+/// Gives the first failure.
+pub(crate) fn sweep_elsewhere(
+    lower: &Lower,
+    notes: &AsideNotes,
+    touched: &Touched,
+    counters: &Counters,
+) -> Work<()> {
+    let mut outcome = Ok(());
+    for name in notes.names().during("list notes")? {
+        let Some(note) = read_note(notes, &name)? else {
+            let _held = notes.hold();
+            // Nothing was put aside before its note was whole.
+            if read_note(notes, &name)?.is_none() {
+                let _ = notes.forget(&name);
+            }
+            continue;
+        };
+        let is_elsewhere = !note.aside.parent().is_root();
+        if is_elsewhere || pfs::look(lower, &note.aside)?.is_none() {
+            let swept = sweep(lower, notes, &note.aside, touched, counters);
+            if let Err(e) = &swept {
+                let (operation, errno) = (e.operation, e.errno);
+                counters.remark(format!(
+                    "{} could not be removed from the PFS ({operation}: {errno})",
+                    note.aside
+                ));
+            }
+            outcome = outcome.and(swept.map(drop));
+        }
     }
+    outcome
+}
+
+/// Is there a note about it?
+pub(crate) fn is_noted(notes: &AsideNotes, aside: &TreePath) -> bool {
+    let note = read_note(notes, aside.name());
+    note.is_ok_and(|note| note.is_some_and(|note| note.aside == *aside))
+}
+
+fn read_note(notes: &AsideNotes, name: &[u8]) -> Work<Option<AsideNote>> {
+    let text = notes.read(name).during("read note")?;
+    Ok(text.and_then(|text| AsideNote::of(&text)))
+}
+
+/// Renames what is aside to a name beside `name`, in the directory in which it lies.
+fn name_beside(lower: &Lower, aside: &TreePath, name: &[u8]) -> Work<TreePath> {
+    for beside in names_beside(name) {
+        let place = aside.parent().join(&beside);
+        match pfs::rename(lower, aside, &place) {
+            Err(trouble) if trouble.errno == Errno::EXIST => {}
+            renamed => {
+                renamed?;
+                lower.note_changed(aside.parent());
+                return Ok(place);
+            }
+        }
+    }
+    Err(Errno::EXIST).during("rename")
 }
 
 /// Renames what is aside to where it was, or to another of its places.
-fn give_back(lower: &Lower, aside: &TreePath, note: &AsideNote) -> Work<TreePath> {
+fn give_back(lower: &Lower, note: &AsideNote) -> Work<TreePath> {
     let mut places = note.places();
     loop {
         let place = places.place();
-        match pfs::rename(lower, aside, &place) {
+        match pfs::rename(lower, &note.aside, &place) {
             Ok(()) => {
-                lower.note_changed(aside.parent());
+                lower.note_changed(note.aside.parent());
                 lower.note_changed(places.dir().clone());
                 return Ok(place);
             }
@@ -167,33 +236,25 @@ fn give_back(lower: &Lower, aside: &TreePath, note: &AsideNote) -> Work<TreePath
     }
 }
 
-/// Removes the note about `aside` if that is no longer there. False: it is not ours.
-pub(crate) fn sweep_note(lower: &Lower, aside: &TreePath) -> Work<bool> {
-    if read_note(lower, aside)?.is_none() {
-        return Ok(pfs::look(lower, &note_path(aside))?.is_none());
-    }
-    if pfs::look(lower, aside)?.is_none() {
-        forget_note(lower, aside);
-    }
-    Ok(true)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::pfs_acts;
-    use forebay_core::drain::{self, discarded_name, is_aside, noted_name};
+    use forebay_core::drain::{self, discarded_name, is_aside};
     use forebay_core::identity::Identity;
     use forebay_core::record::ObjectId;
     use std::ffi::OsStr;
     use std::fs::{self, File};
     use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::MetadataExt;
     use std::path::{Path, PathBuf};
 
     /// A tree with the directory `up/d`, on this file system.
     struct Scene {
         folder: tempfile::TempDir,
         lower: Lower,
+        _storage: tempfile::TempDir,
+        notes: AsideNotes,
         touched: Touched,
         counters: Counters,
     }
@@ -208,7 +269,10 @@ mod tests {
     impl Scene {
         fn new(dir: &Path) -> Scene {
             let folder = tempfile::tempdir_in(dir).unwrap();
+            let storage = tempfile::tempdir().unwrap();
             let scene = Scene {
+                notes: AsideNotes::new(storage.path()),
+                _storage: storage,
                 lower: Lower::open_root(folder.path(), Some(false)).unwrap(),
                 folder,
                 touched: Touched::default(),
@@ -236,7 +300,15 @@ mod tests {
         fn discard_what(&self, path: &str, is: Option<Identity>) -> drain::Work<()> {
             let aside = TreePath::root().join(&discarded_name(ObjectId(7)));
             let path = TreePath::new(path).unwrap();
-            pfs_acts::discard(&self.lower, &path, is, &aside, &self.touched)
+            pfs_acts::discard(
+                &self.lower,
+                &self.notes,
+                &path,
+                is,
+                &aside,
+                &self.touched,
+                &self.counters,
+            )
         }
 
         fn known(&self, path: &str) -> Option<Identity> {
@@ -256,6 +328,7 @@ mod tests {
         fn sweep(&self) -> Vec<String> {
             pfs_acts::sweep(
                 &self.lower,
+                &self.notes,
                 &TreePath::root(),
                 None,
                 &self.touched,
@@ -302,12 +375,17 @@ mod tests {
             let known = scene.known("up/d");
             std::thread::scope(|scope| {
                 let late = scope.spawn(|| {
-                    // As soon as the note shows, or the directory is gone.
-                    let has_note = || {
+                    // As soon as the drain reads the clock, or the directory is gone.
+                    let has_begun = || {
                         let mut all = fs::read_dir(scene.folder.path()).unwrap();
-                        all.any(|e| noted_name(e.unwrap().file_name().as_encoded_bytes()).is_some())
+                        all.any(|e| {
+                            e.unwrap()
+                                .file_name()
+                                .as_encoded_bytes()
+                                .starts_with(b".forebay")
+                        })
                     };
-                    while !has_note() && scene.at("up/d").exists() {}
+                    while !has_begun() && scene.at("up/d").exists() {}
                     fs::write(scene.at("up/d/s/late"), "late").is_ok()
                 });
                 let outcome = scene.discard_what("up/d", known);
@@ -405,23 +483,68 @@ mod tests {
             fs::remove_file(aside.join("s/a")).unwrap();
             fs::remove_dir_all(aside.join("t")).unwrap();
             assert_eq!(scene.sweep(), [""; 0]);
-            // Killed before the note went.
-            let note = note_name(&discarded_name(ObjectId(9)));
-            sys::symlink(b"1/up/d", scene.lower.root(), &note).unwrap();
-            assert_eq!(scene.sweep(), [""; 0]);
+            // Killed before the note went, or before it was whole.
+            for text in [&b"1 2 3\0gone\0up/d\0"[..], b"1 2"] {
+                scene.notes.write(b"gone", text).unwrap();
+                assert_eq!(scene.sweep(), [""; 0]);
+                assert_eq!(scene.notes.names().unwrap().len(), 0);
+            }
             assert!(scene.counters.take_back_list().is_empty());
         }
     }
 
     #[test]
-    fn what_was_put_aside_in_its_place_comes_back_whole() {
+    fn what_was_put_aside_in_its_place_stays_whole_in_the_same_directory() {
         for scene in scenes() {
             scene.write("instead/x");
             scene.discard("up/d");
             let aside = scene.aside();
             fs::remove_dir_all(&aside).unwrap();
             fs::rename(scene.at("instead"), &aside).unwrap();
-            assert_eq!(scene.sweep(), ["up/d/x"]);
+            assert_eq!(scene.sweep(), ["d.theirs1/x"]);
+            let back = scene.counters.take_back_list();
+            assert_eq!(back, [TreePath::new("d.theirs1").unwrap()]);
+            assert!(!scene.at("up/d").exists());
+        }
+    }
+
+    #[test]
+    fn what_is_aside_beside_its_place_is_swept_at_the_next_drain() {
+        for scene in scenes() {
+            let path = TreePath::new("up/d").unwrap();
+            let ino = sys::stat(scene.lower.root(), b"up/d").unwrap().ino;
+            let aside = TreePath::new("up")
+                .unwrap()
+                .join(&discarded_name(ObjectId(7)));
+            let put = put(&scene.lower, &scene.notes, &path, ino, &aside, || Ok(()));
+            assert!(put.is_ok_and(|at| at == aside));
+            fs::write(
+                scene
+                    .at("up")
+                    .join(OsStr::from_bytes(aside.name()))
+                    .join("late"),
+                "",
+            )
+            .unwrap();
+            assert_eq!(scene.sweep(), ["up/d/late"]);
+            assert_eq!(scene.notes.names().unwrap().len(), 0);
+        }
+    }
+
+    #[test]
+    fn the_moment_is_not_later_than_the_look_whatever_lies_there() {
+        for scene in scenes() {
+            let aside = TreePath::root().join(&discarded_name(ObjectId(7)));
+            scene.write("late");
+            let before = sys::stat(scene.lower.root(), b"late").unwrap().ctime;
+            // A drain that was killed has left one, and somebody has put another thing there.
+            let taken = clock_path(&aside);
+            sys::symlink(b"x", scene.lower.root(), taken.name()).unwrap();
+            let told = moment(&scene.lower, &aside).unwrap();
+            scene.write("later");
+            let after = sys::stat(scene.lower.root(), b"later").unwrap().ctime;
+            assert!(before < told && told <= after);
+            assert_eq!(scene.sweep().len(), 6);
         }
     }
 
@@ -447,7 +570,7 @@ mod tests {
     }
 
     #[test]
-    fn where_there_is_no_room_for_a_note_the_directory_stays() {
+    fn where_the_clock_of_a_full_pfs_cannot_be_read_the_directory_stays() {
         let few = Few::mounted(30);
         forebay_testkit::skip_unless!(few.is_some(), "only root can mount a tmpfs");
         let few = few.unwrap();
@@ -475,10 +598,12 @@ mod tests {
                 let name = String::from_utf8(discarded_name(ObjectId(number))).unwrap() + suffix;
                 fs::create_dir_all(scene.at(&name).join("s")).unwrap();
                 File::create(scene.at(&name).join("s/theirs")).unwrap();
-                // A link of ours that somebody has given the name of a note, and a file of ours.
-                let note = note_name(name.as_bytes());
+                // Links and files of ours that somebody has given the name that notes had once.
+                let note = [name.as_bytes(), b".from"].concat();
+                let ino = fs::symlink_metadata(scene.at(&name)).unwrap().ino();
+                let text = format!("{ino:x}/up/e");
                 match number {
-                    4 => sys::symlink(b"run5", scene.lower.root(), &note).unwrap(),
+                    3 | 4 => sys::symlink(text.as_bytes(), scene.lower.root(), &note).unwrap(),
                     5 => drop(
                         File::create(scene.folder.path().join(OsStr::from_bytes(&note))).unwrap(),
                     ),
@@ -486,7 +611,8 @@ mod tests {
                 }
                 let root = TreePath::root();
                 let (touched, counters) = (&scene.touched, &scene.counters);
-                pfs_acts::sweep(&scene.lower, &root, None, touched, counters).unwrap();
+                pfs_acts::sweep(&scene.lower, &scene.notes, &root, None, touched, counters)
+                    .unwrap();
                 assert!(scene.at(&name).join("s/theirs").exists(), "{name}");
             }
             let remarks = scene.counters.status().remarks;

@@ -18,6 +18,7 @@ use forebay_core::ops::FollowUp;
 use forebay_core::path::TreePath;
 use forebay_core::process_limits::at_once;
 use forebay_core::record::ObjectName;
+use forebay_objects::AsideNotes;
 use forebay_sys::{self as sys, Errno};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -49,6 +50,8 @@ pub struct Pass<'g> {
     pub(crate) copies: Copies,
     /// What it has touched on the PFS in passing.
     touched: Touched,
+    /// About what it has put aside there.
+    aside_notes: AsideNotes,
     /// User and group of what this process makes.
     pub(crate) my_ids: (u32, u32),
     terms: PassTerms,
@@ -112,6 +115,7 @@ impl<'g> Pass<'g> {
             throttle: Throttle::new(request.rate),
             copies: Copies::default(),
             touched: Touched::default(),
+            aside_notes: AsideNotes::new(ground.instance),
             my_ids: sys::my_ids(),
             terms: PassTerms {
                 keep: request.keep,
@@ -295,8 +299,16 @@ impl<'g> Pass<'g> {
                 Got::Did(pfs_acts::remove(ground.lower, path, *is, &self.touched))
             }
             Act::Discard { path, is, aside } => {
-                let touched = &self.touched;
-                Got::Did(pfs_acts::discard(ground.lower, path, *is, aside, touched))
+                let (notes, touched) = (&self.aside_notes, &self.touched);
+                Got::Did(pfs_acts::discard(
+                    ground.lower,
+                    notes,
+                    path,
+                    *is,
+                    aside,
+                    touched,
+                    self.counters,
+                ))
             }
             Act::MakeDir(path) => Got::Made(pfs_acts::make_dir(ground.lower, path)),
             Act::Copy {
@@ -317,8 +329,9 @@ impl<'g> Pass<'g> {
             Act::SyncDirs(dirs) => Got::Each(pfs_acts::sync(ground.lower, dirs)),
             Act::Sweep { dirs, of } => {
                 let one = |dir| {
+                    let (notes, touched) = (&self.aside_notes, &self.touched);
                     let swept =
-                        pfs_acts::sweep(ground.lower, dir, *of, &self.touched, self.counters);
+                        pfs_acts::sweep(ground.lower, notes, dir, *of, touched, self.counters);
                     swept.map_err(Trouble::into_core)
                 };
                 Got::Each(dirs.iter().map(one).collect())

@@ -4,13 +4,12 @@ use crate::aside::{self, Refused};
 use crate::counters::Counters;
 use crate::pfs::{self, During, Trouble};
 use crate::removal::{self, Spared, Touched};
-use forebay_core::drain::{
-    self, Places, is_aside, is_leftover, is_leftover_of, note_name, noted_name,
-};
+use forebay_core::drain::{self, Places, is_aside, is_leftover, is_leftover_of, is_old_note};
 use forebay_core::facts::Attr;
 use forebay_core::identity::Identity;
 use forebay_core::path::TreePath;
 use forebay_core::record::BridgeId;
+use forebay_objects::AsideNotes;
 use forebay_pfs::Lower;
 use forebay_sys::{self as sys, Errno};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -142,74 +141,107 @@ fn known(lower: &Lower, dir: &TreePath) -> pfs::Work<Identity> {
 /// See [`drain::Act::Discard`].
 pub(crate) fn discard(
     lower: &Lower,
+    notes: &AsideNotes,
     path: &TreePath,
     is: Option<Identity>,
     aside: &TreePath,
     touched: &Touched,
+    counters: &Counters,
 ) -> Work<()> {
-    take_away(lower, path, is, aside, touched).map_err(Trouble::into_core)
-}
-
-fn take_away(
-    lower: &Lower,
-    path: &TreePath,
-    is: Option<Identity>,
-    aside: &TreePath,
-    touched: &Touched,
-) -> pfs::Work<()> {
-    let dir = pfs::parent(lower, path)?;
-    // A file that somebody has put in its place is not ours to take away.
-    let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW;
-    let taken = sys::open(dir.as_fd(), path.name(), flags, 0).during("open directory")?;
-    // An empty one needs no detour.
-    if sys::unlink(dir.as_fd(), path.name(), true).is_ok() {
-        return Ok(());
-    }
-    let ino = sys::stat(taken.as_fd(), b"").during("stat")?.ino;
-    let check = || match is {
-        Some(is) if !is.is_same(known(lower, path)?) => Err(Errno::EXIST).during("rename"),
-        _ => Ok(()),
+    let removal = Removal {
+        lower,
+        notes,
+        touched,
+        counters,
     };
-    match aside::put(lower, path, ino, aside, check) {
-        Ok(aside) => give_back_another(lower, &taken, path, &aside),
-        // Who may make no names there still may remove.
-        Err(Refused::Note(Trouble {
-            errno: Errno::ACCESS | Errno::PERM,
-            ..
-        })) => removal::remove_dir(dir.as_fd(), path.name(), ino),
-        // Another parent takes write permission on the directory itself, removal does not.
-        Err(Refused::Rename(
-            Trouble {
-                errno: Errno::ACCESS | Errno::PERM | Errno::XDEV,
-                ..
-            },
-            since,
-        )) => {
-            let spared = Spared { since, touched };
-            match removal::remove_dir_but(dir.as_fd(), path.name(), ino, &spared)? {
-                true => Ok(()),
-                false => Err(Errno::NOTEMPTY).during("rmdir"),
-            }
-        }
-        Err(Refused::Rename(e, _) | Refused::Check(e) | Refused::Note(e)) => Err(e),
-    }
+    removal
+        .take_away(path, is, aside)
+        .map_err(Trouble::into_core)
 }
 
-/// Puts back what is aside if it is not the directory that was to be taken away: somebody has put something else in
-/// its place at the last moment, and what is aside is going to be swept.
-fn give_back_another(
-    lower: &Lower,
-    taken: &OwnedFd,
-    path: &TreePath,
-    aside: &TreePath,
-) -> pfs::Work<()> {
-    let expected = sys::stat(taken.as_fd(), b"").during("stat")?;
-    let is_it = |found: Attr| (found.dev, found.ino) == (expected.dev, expected.ino);
-    if pfs::look(lower, aside)?.is_none_or(is_it) {
-        return Ok(());
+/// What takes a directory away.
+struct Removal<'r> {
+    lower: &'r Lower,
+    notes: &'r AsideNotes,
+    touched: &'r Touched,
+    counters: &'r Counters,
+}
+
+/// Is it that this user may not do so there?
+fn may_not(trouble: &Trouble) -> bool {
+    matches!(trouble.errno, Errno::ACCESS | Errno::PERM)
+}
+
+impl Removal<'_> {
+    fn take_away(&self, path: &TreePath, is: Option<Identity>, aside: &TreePath) -> pfs::Work<()> {
+        let lower = self.lower;
+        let dir = pfs::parent(lower, path)?;
+        // A file that somebody has put in its place is not ours to take away.
+        let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW;
+        let taken = sys::open(dir.as_fd(), path.name(), flags, 0).during("open directory")?;
+        // An empty one needs no detour.
+        if sys::unlink(dir.as_fd(), path.name(), true).is_ok() {
+            return Ok(());
+        }
+        let ino = sys::stat(taken.as_fd(), b"").during("stat")?.ino;
+        let check = || match is {
+            Some(is) if !is.is_same(known(lower, path)?) => Err(Errno::EXIST).during("rename"),
+            _ => Ok(()),
+        };
+        let put = |aside: &TreePath| aside::put(lower, self.notes, path, ino, aside, check);
+        match put(aside) {
+            Ok(aside) => return self.give_back_another(&taken, path, &aside),
+            // This user may make no names there. A directory that its owner has locked can't get another parent.
+            Err(Refused::Moment(e)) if may_not(&e) => {}
+            Err(Refused::Rename(e, _)) if may_not(&e) || e.errno == Errno::XDEV => {}
+            Err(
+                Refused::Check(e) | Refused::Moment(e) | Refused::Note(e) | Refused::Rename(e, _),
+            ) => return Err(e),
+        }
+        // Who may remove it may make names where it is.
+        let beside = path.parent().join(aside.name());
+        match put(&beside) {
+            Ok(aside) => {
+                self.give_back_another(&taken, path, &aside)?;
+                // Its parent may move or go, so it does not wait. What fails is tried again at the end of the pass, and told.
+                let _ = aside::sweep(lower, self.notes, &aside, self.touched, self.counters);
+                Ok(())
+            }
+            Err(Refused::Rename(e, since)) if may_not(&e) || e.errno == Errno::XDEV => {
+                let spared = Spared {
+                    since,
+                    touched: self.touched,
+                };
+                match removal::remove_dir_but(dir.as_fd(), path.name(), ino, &spared)? {
+                    true => Ok(()),
+                    false => Err(Errno::NOTEMPTY).during("rmdir"),
+                }
+            }
+            Err(
+                Refused::Check(e) | Refused::Moment(e) | Refused::Note(e) | Refused::Rename(e, _),
+            ) => Err(e),
+        }
     }
-    aside::put_back(lower, aside, path)?;
-    Err(Errno::NOTDIR).during("rename")
+
+    /// Puts back what is aside if it is not the directory that was to be taken away: somebody has put something else in
+    /// its place at the last moment, and what is aside is going to be swept.
+    fn give_back_another(
+        &self,
+        taken: &OwnedFd,
+        path: &TreePath,
+        aside: &TreePath,
+    ) -> pfs::Work<()> {
+        let expected = sys::stat(taken.as_fd(), b"").during("stat")?;
+        let is_it = |found: Attr| (found.dev, found.ino) == (expected.dev, expected.ino);
+        if pfs::look(self.lower, aside)?.is_none_or(is_it) {
+            return Ok(());
+        }
+        let place = aside::put_back(self.lower, self.notes, aside, path)?;
+        if place != *path {
+            self.counters.came_back(place);
+        }
+        Err(Errno::NOTDIR).during("rename")
+    }
 }
 
 /// See [`drain::Act::MakeDir`].
@@ -249,6 +281,7 @@ pub(crate) fn sync(lower: &Lower, dirs: &[TreePath]) -> Vec<Work<()>> {
 /// drain. What others have given such a name is no failure, nor is a directory that may not be listed: both get a remark.
 pub(crate) fn sweep(
     lower: &Lower,
+    notes: &AsideNotes,
     at: &TreePath,
     of: Option<BridgeId>,
     touched: &Touched,
@@ -274,15 +307,17 @@ pub(crate) fn sweep(
     };
     for entry in entries.iter().filter(|e| is_left(&e.name)) {
         let name = &entry.name;
-        let swept = match noted_name(name) {
-            Some(about) => aside::sweep_note(lower, &at.join(about)),
-            None if is_aside(name) => aside::sweep(lower, &at.join(name), touched, counters),
-            None => match sys::stat(dir.as_fd(), name) {
+        let path = at.join(name);
+        let swept = match name {
+            name if is_old_note(name) => Ok(false),
+            name if is_aside(name) => aside::sweep(lower, notes, &path, touched, counters),
+            name => match sys::stat(dir.as_fd(), name) {
                 Ok(there) if !is_own(&there) => Ok(false),
                 _ => removal::remove_file(dir.as_fd(), name),
             },
         };
-        if swept.as_ref().is_ok_and(|is_ours| !is_ours) {
+        // What another bridge has put aside is in its own notes.
+        if of.is_none() && swept.as_ref().is_ok_and(|is_ours| !is_ours) {
             counters.remark(format!(
                 "{} looks like what a drain has left on the PFS, and is not: it stays",
                 String::from_utf8_lossy(name)
@@ -295,10 +330,14 @@ pub(crate) fn sweep(
                 e.operation,
                 e.errno
             ));
-            if is_own_name(dir.as_fd(), &entry.name) {
+            if is_own_name(dir.as_fd(), notes, &path) {
                 outcome = outcome.and(Err(e));
             }
         }
+    }
+    if at.is_root() {
+        let elsewhere = aside::sweep_elsewhere(lower, notes, touched, counters);
+        outcome = outcome.and(elsewhere);
     }
     outcome
 }
@@ -309,15 +348,10 @@ pub(crate) fn is_own(attr: &Attr) -> bool {
     me == 0 || attr.uid == me
 }
 
-/// Has this user made the name? What is aside may be of anybody; the note about it is our own.
-fn is_own_name(dir: BorrowedFd<'_>, name: &[u8]) -> bool {
-    let (me, _) = sys::my_ids();
-    let owner = |name: &[u8]| sys::stat(dir, name).map(|attr| attr.uid);
-    let made_by = match is_aside(name) {
-        true => owner(&note_name(name)).or_else(|_| owner(name)),
-        false => owner(name),
-    };
-    me == 0 || made_by.is_ok_and(|uid| uid == me)
+/// Has this user made the name, or put aside what has it? What is aside may be of anybody.
+fn is_own_name(dir: BorrowedFd<'_>, notes: &AsideNotes, path: &TreePath) -> bool {
+    let found = || sys::stat(dir, path.name());
+    aside::is_noted(notes, path) || found().map_or(sys::my_ids().0 == 0, |attr| is_own(&attr))
 }
 
 #[cfg(test)]
@@ -328,13 +362,44 @@ mod tests {
     struct Tree {
         folder: tempfile::TempDir,
         lower: Lower,
+        _storage: tempfile::TempDir,
+        notes: AsideNotes,
+        counters: Counters,
     }
 
     impl Tree {
         fn new() -> Self {
             let folder = tempfile::tempdir().unwrap();
             let lower = Lower::open_root(folder.path(), Some(false)).unwrap();
-            Tree { folder, lower }
+            let storage = tempfile::tempdir().unwrap();
+            Tree {
+                folder,
+                lower,
+                notes: AsideNotes::new(storage.path()),
+                _storage: storage,
+                counters: Counters::new(true),
+            }
+        }
+
+        fn discard(&self, name: &str, aside: &str) -> Work<()> {
+            discard(
+                &self.lower,
+                &self.notes,
+                &path(name),
+                None,
+                &path(aside),
+                &Touched::default(),
+                &self.counters,
+            )
+        }
+
+        fn removal<'t>(&'t self, touched: &'t Touched) -> Removal<'t> {
+            Removal {
+                lower: &self.lower,
+                notes: &self.notes,
+                touched,
+                counters: &self.counters,
+            }
         }
 
         fn write(&self, name: &str) {
@@ -448,23 +513,11 @@ mod tests {
         tree.write("file");
         std::os::unix::fs::symlink("elsewhere", tree.folder.path().join("link")).unwrap();
         for name in ["file", "link"] {
-            let outcome = discard(
-                &tree.lower,
-                &path(name),
-                None,
-                &path(".forebay-aside"),
-                &Touched::default(),
-            );
+            let outcome = tree.discard(name, ".forebay-aside");
             assert_eq!(errno(outcome), libc::ENOTDIR, "{name}");
             assert!(tree.folder.path().join(name).symlink_metadata().is_ok());
         }
-        let outcome = discard(
-            &tree.lower,
-            &path("gone"),
-            None,
-            &path(".forebay-aside"),
-            &Touched::default(),
-        );
+        let outcome = tree.discard("gone", ".forebay-aside");
         assert_eq!(errno(outcome), libc::ENOENT);
         assert!(!tree.folder.path().join(".forebay-aside").exists());
     }
@@ -507,9 +560,20 @@ mod tests {
             tree.folder.path().join("moved"),
         )
         .unwrap();
-        let outcome = give_back_another(&tree.lower, &taken, &path("dir"), &path("aside"));
+        let touched = Touched::default();
+        let removal = tree.removal(&touched);
+        let outcome = removal.give_back_another(&taken, &path("dir"), &path("aside"));
         assert_eq!(outcome.unwrap_err().errno, Errno::NOTDIR);
         assert_eq!(tree.text("dir").as_deref(), Some("aside"));
+        // Whoever has put it into another directory may not be allowed to write to this one.
+        tree.write("away/aside");
+        let outcome = removal.give_back_another(&taken, &path("gone"), &path("away/aside"));
+        assert_eq!(outcome.unwrap_err().errno, Errno::NOTDIR);
+        assert_eq!(
+            tree.text("away/gone.theirs1").as_deref(),
+            Some("away/aside")
+        );
+        assert_eq!(tree.text("gone"), None);
     }
 
     #[test]
@@ -519,22 +583,8 @@ mod tests {
             tree.write(name);
         }
         fs::create_dir(tree.folder.path().join("empty")).unwrap();
-        discard(
-            &tree.lower,
-            &path("empty"),
-            None,
-            &path("aside"),
-            &Touched::default(),
-        )
-        .unwrap();
-        discard(
-            &tree.lower,
-            &path("dir"),
-            None,
-            &path("aside"),
-            &Touched::default(),
-        )
-        .unwrap();
+        tree.discard("empty", "aside").unwrap();
+        tree.discard("dir", "aside").unwrap();
         assert_eq!(tree.text("aside/a").as_deref(), Some("aside/a"));
         assert_eq!(tree.text("aside1/b").as_deref(), Some("aside1/b"));
         assert_eq!(tree.text("aside2/c").as_deref(), Some("dir/c"));

@@ -1,6 +1,6 @@
 //! Removes what is of no value any more from the PFS, however deep it is.
 
-use crate::pfs::{During, Trouble, Work, is_dir};
+use crate::pfs::{During, Work, is_dir};
 use forebay_core::drain::is_of_others_since;
 use forebay_core::facts::{Attr, Timestamp};
 use forebay_sys::{self as sys, Errno};
@@ -46,43 +46,37 @@ struct Level {
     name: Vec<u8>,
     /// Device and number of its inode.
     inode: (u64, u64),
-    /// Directories in it that are still to be removed.
-    dirs: Vec<Vec<u8>>,
+    /// Directories in it that are still to be removed, with the inode numbers that they had when they were judged.
+    dirs: Vec<(Vec<u8>, u64)>,
 }
 
-/// Removes the directory `name` in `dir` with everything in it; nothing there is fine. Symbolic links are not followed, and what
-/// is no directory (ENOTDIR), or has another inode number than `ino` (ESTALE), is not removed.
-pub(crate) fn remove_dir(dir: BorrowedFd<'_>, name: &[u8], ino: u64) -> Work<()> {
-    remove(dir, name, ino, None).map(drop)
-}
-
-/// As [`remove_dir`], but leaves what is spared, and the directories around it. False: something is left.
+/// Removes the directory `name` in `dir` with everything in it but what is spared, and the directories around that. False:
+/// something is left. Nothing there is fine. Symbolic links are not followed, and what is no directory (ENOTDIR), or has
+/// another inode number than `ino` (ESTALE), is not removed.
+///
+/// Others choose how deep the tree is. So this is a loop, and has one directory of the tree open at a time: it comes
+/// back by `..`, and looks whether that is where it came from.
 pub(crate) fn remove_dir_but(
     dir: BorrowedFd<'_>,
     name: &[u8],
     ino: u64,
     spared: &Spared<'_>,
 ) -> Work<bool> {
-    remove(dir, name, ino, Some(spared))
-}
-
-/// Others choose how deep the tree is. So this is a loop, and has one directory of the tree open at a time: it comes
-/// back by `..`, and looks whether that is where it came from.
-fn remove(dir: BorrowedFd<'_>, name: &[u8], ino: u64, spared: Option<&Spared<'_>>) -> Work<bool> {
-    let Some((mut at, top)) = enter(dir, name, Some(ino), spared)? else {
-        return Ok(true);
+    let (mut at, top) = match enter(dir, name, ino, spared)? {
+        Entered::At(at, top) => (at, top),
+        Entered::Gone => return Ok(true),
+        Entered::Another => return Err(Errno::STALE).during("open directory"),
     };
     let is_gone = |emptied: Work<()>| match emptied {
         Ok(()) => Ok(true),
-        Err(e) if spared.is_some() && matches!(e.errno, Errno::NOTEMPTY | Errno::EXIST) => {
-            Ok(false)
-        }
+        Err(e) if matches!(e.errno, Errno::NOTEMPTY | Errno::EXIST) => Ok(false),
         Err(e) => Err(e),
     };
     let mut levels = vec![top];
     while let Some(level) = levels.last_mut() {
-        if let Some(name) = level.dirs.pop() {
-            if let Some((inner, level)) = enter(at.as_fd(), &name, None, spared)? {
+        if let Some((name, ino)) = level.dirs.pop() {
+            // Another one is left, and shows when the directory around it is to be removed.
+            if let Entered::At(inner, level) = enter(at.as_fd(), &name, ino, spared)? {
                 levels.push(level);
                 at = inner;
             }
@@ -101,63 +95,71 @@ fn remove(dir: BorrowedFd<'_>, name: &[u8], ino: u64, spared: Option<&Spared<'_>
     unreachable!("the last level is the first one")
 }
 
-/// Opens a directory and removes everything in it but directories, and but what is spared. `None` if it is gone. `ino`: it
-/// must have this inode number (ESTALE).
-fn enter(
-    dir: BorrowedFd<'_>,
-    name: &[u8],
-    ino: Option<u64>,
-    spared: Option<&Spared<'_>>,
-) -> Work<Option<(OwnedFd, Level)>> {
-    // Somebody may have put another one there since it was looked at.
-    let check = |fd: &OwnedFd| match sys::stat(fd.as_fd(), b"").during("stat")?.ino {
-        found if ino.is_some_and(|ino| ino != found) => Err(Errno::STALE).during("open directory"),
-        _ => Ok(()),
+/// What came of entering a directory.
+enum Entered {
+    /// It is open, and holds only directories that are still to be removed, and what is spared.
+    At(OwnedFd, Level),
+    /// Nothing is there any more.
+    Gone,
+    /// Somebody has put another one there since it was judged. Nothing was done to that.
+    Another,
+}
+
+/// Opens the directory with this inode number and removes everything in it but directories, and but what is spared.
+fn enter(dir: BorrowedFd<'_>, name: &[u8], ino: u64, spared: &Spared<'_>) -> Work<Entered> {
+    let is_it = |fd: &OwnedFd| match sys::stat(fd.as_fd(), b"").during("stat") {
+        Ok(attr) => Ok(attr.ino == ino),
+        Err(e) => Err(e),
     };
     let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW;
     let inner = match sys::open(dir, name, flags, 0) {
         Ok(fd) => fd,
-        Err(Errno::NOENT) => return Ok(None),
+        Err(Errno::NOENT) => return Ok(Entered::Gone),
         Err(Errno::ACCESS) => {
             // Its owner has locked it; what goes anyway may be opened first.
             let by_path = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW;
             let locked = sys::open(dir, name, by_path, 0).during("open directory")?;
-            check(&locked)?;
+            if !is_it(&locked)? {
+                return Ok(Entered::Another);
+            }
             sys::chmod_of_path(locked.as_fd(), 0o700).during("chmod")?;
             // By its name it might be another one by now.
             sys::open(locked.as_fd(), b".", flags, 0).during("open directory")?
         }
         Err(e) => return Err(e).during("open directory"),
     };
-    check(&inner)?;
+    if !is_it(&inner)? {
+        return Ok(Entered::Another);
+    }
     let mut entries = Vec::new();
     while sys::read_dir(inner.as_fd(), &mut entries).during("list directory")? {}
     let mut dirs = Vec::new();
     let mut is_unlocked = false;
     for entry in entries {
-        if let Some(spared) = spared {
-            match sys::stat(inner.as_fd(), &entry.name) {
-                Ok(attr) if spared.has(&attr) => continue,
-                Ok(attr) => spared.touched.note(&attr),
-                Err(Errno::NOENT) => continue,
-                // It shows when it is to be removed.
-                Err(Errno::ACCESS) => {}
-                Err(e) => return Err(e).during("stat"),
-            }
-        }
-        let mut removed = remove_file(inner.as_fd(), &entry.name);
-        if let Err(Trouble {
-            errno: Errno::ACCESS,
-            ..
-        }) = removed
-            && !is_unlocked
-        {
+        let look = || sys::stat(inner.as_fd(), &entry.name);
+        let unlock = || sys::chmod(inner.as_fd(), 0o700).during("chmod");
+        let mut found = look();
+        // What can't be looked at can't be judged.
+        if found == Err(Errno::ACCESS) && !is_unlocked {
             is_unlocked = true;
-            sys::chmod(inner.as_fd(), 0o700).during("chmod")?;
+            unlock()?;
+            found = look();
+        }
+        let attr = match found {
+            Ok(attr) if spared.has(&attr) => continue,
+            Ok(attr) => attr,
+            Err(Errno::NOENT) => continue,
+            Err(e) => return Err(e).during("stat"),
+        };
+        spared.touched.note(&attr);
+        let mut removed = remove_file(inner.as_fd(), &entry.name);
+        if matches!(&removed, Err(e) if e.errno == Errno::ACCESS) && !is_unlocked {
+            is_unlocked = true;
+            unlock()?;
             removed = remove_file(inner.as_fd(), &entry.name);
         }
         if !removed? {
-            dirs.push(entry.name);
+            dirs.push((entry.name, attr.ino));
         }
     }
     let attr = sys::stat(inner.as_fd(), b"").during("stat")?;
@@ -166,7 +168,7 @@ fn enter(
         inode: (attr.dev, attr.ino),
         dirs,
     };
-    Ok(Some((inner, level)))
+    Ok(Entered::At(inner, level))
 }
 
 /// The directory above `dir`, which is the one with this inode.
@@ -216,6 +218,22 @@ mod tests {
     use std::fs::{self, File, Permissions};
     use std::os::unix::fs::{PermissionsExt, symlink};
 
+    fn all_is_old(touched: &Touched) -> Spared<'_> {
+        Spared {
+            since: Timestamp {
+                sec: i64::MAX,
+                nsec: 0,
+            },
+            touched,
+        }
+    }
+
+    fn remove_dir(dir: BorrowedFd<'_>, name: &[u8], ino: u64) -> Work<()> {
+        let is_gone = remove_dir_but(dir, name, ino, &all_is_old(&Touched::default()))?;
+        assert!(is_gone);
+        Ok(())
+    }
+
     fn ino_of(dir: &OwnedFd, name: &[u8]) -> u64 {
         sys::stat(dir.as_fd(), name).map_or(0, |attr| attr.ino)
     }
@@ -237,6 +255,32 @@ mod tests {
         }
         fs::set_permissions(folder.path().join("t"), Permissions::from_mode(0o700)).unwrap();
         assert!(folder.path().join("t/kept").exists());
+    }
+
+    #[test]
+    fn another_directory_in_place_of_a_judged_one_is_not_entered() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::create_dir_all(path("t/s")).unwrap();
+        fs::create_dir_all(path("theirs")).unwrap();
+        fs::write(path("t/s/old"), "x").unwrap();
+        fs::write(path("theirs/kept"), "x").unwrap();
+        let top = OwnedFd::from(File::open(folder.path()).unwrap());
+        let t = sys::open(top.as_fd(), b"t", libc::O_RDONLY | libc::O_DIRECTORY, 0).unwrap();
+        let touched = Touched::default();
+        let spared = all_is_old(&touched);
+        let Entered::At(_, level) = enter(top.as_fd(), b"t", ino_of(&top, b"t"), &spared).unwrap()
+        else {
+            panic!("it is there");
+        };
+        let [(name, ino)] = &level.dirs[..] else {
+            panic!("one directory is in it");
+        };
+        sys::exchange(top.as_fd(), b"theirs", b"t/s").unwrap();
+        let entered = enter(t.as_fd(), name, *ino, &spared).unwrap();
+        assert!(matches!(entered, Entered::Another));
+        assert!(path("t/s/kept").exists());
+        assert!(path("theirs/old").exists());
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! the object is, so that its id alone gives its path.
 #![forbid(unsafe_code)]
 
+mod aside_notes;
 pub mod label;
 mod labels;
 mod name;
@@ -20,6 +21,7 @@ mod words;
 #[cfg(test)]
 mod tests;
 
+pub use aside_notes::AsideNotes;
 pub use forebay_core::record::Shape;
 pub use forebay_types::folder_of;
 pub use labels::LabelError;

@@ -332,3 +332,22 @@ fn a_label_beside_its_object_is_replaced_whole_and_counts_only_when_it_is_there(
     assert_eq!(again.labels_beside(), []);
     assert_eq!(again.read_label(object).unwrap(), first);
 }
+
+#[test]
+fn a_note_about_what_is_aside_is_there_once_and_nobody_else_may_look() {
+    use std::os::unix::fs::MetadataExt;
+    let instance = Instance::new("aside");
+    let notes = AsideNotes::new(&instance.0);
+    assert_eq!(notes.names().unwrap().len(), 0);
+    assert_eq!(notes.read(b"n").unwrap(), None);
+    notes.write(b"n", b"text").unwrap();
+    assert_eq!(notes.write(b"n", b"other"), Err(Errno::EXIST));
+    assert_eq!(notes.read(b"n").unwrap().as_deref(), Some(&b"text"[..]));
+    assert_eq!(notes.names().unwrap(), [b"n".to_vec()]);
+    let mode = |name: &str| instance.0.join(name).metadata().unwrap().mode();
+    assert_eq!(mode("aside") & 0o777, 0o700);
+    assert_eq!(mode("aside/n") & 0o777, 0o600);
+    notes.forget(b"n").unwrap();
+    notes.forget(b"n").unwrap();
+    assert_eq!(notes.read(b"n").unwrap(), None);
+}

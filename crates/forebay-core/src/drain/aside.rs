@@ -1,12 +1,13 @@
 //! Directories of the PFS that are put aside to be removed, and what comes back of them.
 //!
 //! A program whose working directory is in such a directory goes on making files there. So the removal takes only what
-//! is older than the moment at which the directory was put aside ([`super::is_of_others_since`]). A note beside it, the text
-//! of a symbolic link, tells where it was; its modification time is the moment.
+//! is older than the moment at which the directory was put aside ([`super::is_of_others_since`]). A note in the storage tells
+//! that moment, where the directory was, and which one it is. Nothing on the PFS is believed: others can rename there what
+//! this user has made.
 
 use super::beside::Places;
 use super::moves::is_dir;
-use super::reserved_names::{DISCARDED_NOTE, discarded_name, leftover_of};
+use super::reserved_names::{CLOCK, OLD_NOTE, discarded_name, leftover_of};
 use crate::facts::{Attr, Timestamp};
 use crate::path::TreePath;
 use std::time::Duration;
@@ -17,21 +18,23 @@ const MOST_ASIDE: u32 = 10_000;
 const LONGEST_TICK: Duration = Duration::from_secs(2);
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 
-/// Is this the name of something aside, and not of the note about it?
+fn is_of_discarded(name: &[u8]) -> bool {
+    leftover_of(name).is_some_and(|oid| name.starts_with(&discarded_name(oid)))
+}
+
+/// Is this the name of something aside, and not of what is or was made beside it?
 pub fn is_aside(name: &[u8]) -> bool {
-    let starts = leftover_of(name).is_some_and(|oid| name.starts_with(&discarded_name(oid)));
-    starts && !name.ends_with(DISCARDED_NOTE)
+    is_of_discarded(name) && !name.ends_with(OLD_NOTE) && !name.ends_with(CLOCK)
 }
 
-/// The name of the note about what is aside under this name.
-pub fn note_name(aside: &[u8]) -> Vec<u8> {
-    [aside, DISCARDED_NOTE].concat()
+/// Is this the name of what an earlier version made on the PFS as a note?
+pub fn is_old_note(name: &[u8]) -> bool {
+    is_of_discarded(name) && name.ends_with(OLD_NOTE)
 }
 
-/// The name of what this note is about, if it is the name of a note.
-pub fn noted_name(note: &[u8]) -> Option<&[u8]> {
-    note.strip_suffix(DISCARDED_NOTE)
-        .filter(|name| is_aside(name))
+/// Where something is made for a moment to read the clock of the PFS, before anything goes to `aside`.
+pub fn clock_path(aside: &TreePath) -> TreePath {
+    aside.parent().join(&[aside.name(), CLOCK].concat())
 }
 
 /// The paths to try for something that goes aside, in this order: `aside`, then that with a number behind it.
@@ -53,7 +56,7 @@ pub struct Tick {
 }
 
 impl Tick {
-    /// A note was made and has this modification time.
+    /// Something was made and has this time of change.
     pub fn since(first: Timestamp) -> Self {
         Tick {
             first,
@@ -61,8 +64,8 @@ impl Tick {
         }
     }
 
-    /// How long to pause before the note is made again. `None`: the clock has ticked, or has stood still for too long to
-    /// wait. `last`: the modification time of the last note.
+    /// How long to pause before it is made again. `None`: the clock has ticked, or has stood still for too long to wait.
+    /// `last`: the time of change of the last one.
     pub fn pause(&mut self, last: Timestamp) -> Option<Duration> {
         let pause = self.pause;
         self.pause *= 2;
@@ -75,8 +78,10 @@ impl Tick {
 pub struct AsideNote {
     /// The moment at which it was put aside: what was changed before was in it by then.
     pub since: Timestamp,
+    /// Where it is.
+    pub aside: TreePath,
     /// Where it was.
-    path: TreePath,
+    pub path: TreePath,
     /// Its inode number.
     pub ino: u64,
 }
@@ -88,29 +93,44 @@ pub enum AsideFate {
     None,
     /// It is removed, except what others have changed since.
     Remove,
-    /// It comes back whole: somebody has put it there in place of the directory.
-    GiveBack,
+    /// It stays whole, under another name in the directory in which it lies: somebody has put it there in place of the
+    /// directory. It goes to no other directory: its owner may be one who may not write there.
+    Rename,
 }
 
 impl AsideNote {
-    /// The text of a note about the directory at `path` with this inode number.
-    pub fn text(path: &TreePath, ino: u64) -> Vec<u8> {
-        [format!("{ino:x}/").as_bytes(), path.as_bytes()].concat()
+    /// The text of the note.
+    pub fn text(&self) -> Vec<u8> {
+        let Timestamp { sec, nsec } = self.since;
+        let numbers = format!("{:x} {sec} {nsec}", self.ino);
+        let parts = [
+            numbers.as_bytes(),
+            self.aside.as_bytes(),
+            self.path.as_bytes(),
+            // Behind the last one, too: a note of which the end is missing shows.
+            b"",
+        ];
+        parts.join(&0)
     }
 
-    /// What a symbolic link with the name of a note tells. `None`: user `me` has not made it as a note, and nothing is done about it or
-    /// what it would be about. A note is made before anything goes aside. Where others may make names they could otherwise have a
-    /// directory of this user removed that they give such a name, or a thing of theirs put where they may not write.
-    pub fn of(link: &Attr, text: &[u8], me: u32) -> Option<Self> {
-        if link.uid != me {
+    /// What the text of a note tells. `None`: it is not whole, so nothing was put aside by it.
+    pub fn of(text: &[u8]) -> Option<Self> {
+        let parts: Vec<&[u8]> = text.split(|byte| *byte == 0).collect();
+        let [numbers, aside, path, b""] = parts[..] else {
             return None;
-        }
-        let slash = text.iter().position(|byte| *byte == b'/')?;
-        let ino = std::str::from_utf8(&text[..slash]).ok()?;
+        };
+        let mut numbers = std::str::from_utf8(numbers).ok()?.split(' ');
+        let ino = u64::from_str_radix(numbers.next()?, 16).ok()?;
+        let since = Timestamp {
+            sec: numbers.next()?.parse().ok()?,
+            nsec: numbers.next()?.parse().ok()?,
+        };
+        let below_root = |path: &[u8]| TreePath::new(path).filter(|path| !path.is_root());
         Some(AsideNote {
-            since: link.mtime,
-            path: TreePath::new(&text[slash + 1..]).filter(|path| !path.is_root())?,
-            ino: u64::from_str_radix(ino, 16).ok()?,
+            since,
+            aside: below_root(aside)?,
+            path: below_root(path)?,
+            ino,
         })
     }
 
@@ -119,7 +139,7 @@ impl AsideNote {
         match found {
             None => AsideFate::None,
             Some(found) if is_dir(found) && found.ino == self.ino => AsideFate::Remove,
-            Some(_) => AsideFate::GiveBack,
+            Some(_) => AsideFate::Rename,
         }
     }
 
@@ -145,7 +165,6 @@ mod tests {
     fn found(kind: u32, ino: u64) -> Attr {
         Attr {
             mode: kind | 0o755,
-            uid: ME,
             ino,
             mtime: time(5),
             ctime: time(6),
@@ -153,11 +172,10 @@ mod tests {
         }
     }
 
-    const ME: u32 = 1000;
-
     fn note() -> AsideNote {
         AsideNote {
             since: time(5),
+            aside: path(".forebay-x"),
             path: path("up/d"),
             ino: 0x2a,
         }
@@ -165,21 +183,23 @@ mod tests {
 
     #[test]
     fn a_note_tells_where_a_directory_was_and_since_when_it_is_aside() {
-        let text = AsideNote::text(&path("up/d"), 0x2a);
-        assert_eq!(
-            AsideNote::of(&found(libc::S_IFLNK, 9), &text, ME),
-            Some(note())
-        );
+        assert_eq!(AsideNote::of(&note().text()), Some(note()));
         assert_eq!(note().places().place(), path("up/d"));
     }
 
     #[test]
-    fn a_link_of_another_user_or_with_another_text_is_no_note() {
-        let link = found(libc::S_IFLNK, 9);
-        assert_eq!(AsideNote::of(&link, b"2a/up/d", ME + 1), None);
-        assert_eq!(AsideNote::of(&link, b"2a/up/d", 0), None);
-        for text in ["", "up/d", "2a", "2a/", "-1/up/d", "2a/../d", "run5"] {
-            assert_eq!(AsideNote::of(&link, text.as_bytes(), ME), None, "{text}");
+    fn a_part_of_a_note_or_another_text_tells_nothing() {
+        let text = note().text();
+        for end in 0..text.len() {
+            assert_eq!(AsideNote::of(&text[..end]), None, "{end}");
+        }
+        for text in [
+            "2a 5 0\0\0d\0",
+            "2a 5\0a\0d\0",
+            "-1 5 0\0a\0d\0",
+            "2a 5 0\0a\0../d\0",
+        ] {
+            assert_eq!(AsideNote::of(text.as_bytes()), None, "{text}");
         }
     }
 
@@ -188,25 +208,26 @@ mod tests {
         assert_eq!(note().fate(None), AsideFate::None);
         for (kind, ino, fate) in [
             (libc::S_IFDIR, 42, AsideFate::Remove),
-            (libc::S_IFDIR, 43, AsideFate::GiveBack),
-            (libc::S_IFREG, 42, AsideFate::GiveBack),
+            (libc::S_IFDIR, 43, AsideFate::Rename),
+            (libc::S_IFREG, 42, AsideFate::Rename),
         ] {
             assert_eq!(note().fate(Some(&found(kind, ino))), fate);
         }
     }
 
     #[test]
-    fn names_of_what_is_aside_and_of_notes_are_told_apart() {
+    fn names_of_what_is_aside_and_of_what_is_beside_it_are_told_apart() {
         let name = discarded_name(ObjectId(7));
         let numbered = [&name[..], b"12"].concat();
         for name in [&name, &numbered] {
-            let note = note_name(name);
-            assert!(is_aside(name) && !is_aside(&note));
-            assert_eq!(noted_name(&note), Some(&name[..]));
-            assert_eq!(noted_name(name), None);
+            let old = [&name[..], OLD_NOTE].concat();
+            let clock = clock_path(&path("up").join(name));
+            assert_eq!(clock.parent(), path("up"));
+            assert!(is_aside(name) && !is_aside(&old) && !is_aside(clock.name()));
+            assert!(is_old_note(&old) && !is_old_note(name) && !is_old_note(clock.name()));
+            assert!(leftover_of(clock.name()).is_some());
         }
-        assert!(!is_aside(b"d"));
-        assert_eq!(noted_name(b"d.from"), None);
+        assert!(!is_aside(b"d") && !is_old_note(b"d.from"));
     }
 
     #[test]

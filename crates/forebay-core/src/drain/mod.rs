@@ -85,7 +85,7 @@ pub use act::{
     Act, ActTicket, Copied, Copy, DrainCommit, DrainVerdict, Got, LentMode, Name, Named, Naming,
     StrayEntry, Temporary, Trouble, Use, Work,
 };
-pub use aside::{AsideFate, AsideNote, Tick, is_aside, note_name, noted_name, paths_aside};
+pub use aside::{AsideFate, AsideNote, Tick, clock_path, is_aside, is_old_note, paths_aside};
 pub use batch::{BATCH_BYTES, BATCH_OBJECTS};
 pub use beside::{Places, names_beside};
 pub use choose::{Side, SideChoice};

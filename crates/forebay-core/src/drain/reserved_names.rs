@@ -17,8 +17,10 @@ const WAITING: &str = ".moved";
 const COPY: &str = ".tmp";
 /// Ends the name of a directory that is on its way out; a number may follow.
 const DISCARDED: &str = ".gone";
-/// Ends the name of the note about what waits for its removal.
-pub(super) const DISCARDED_NOTE: &[u8] = b".from";
+/// Ends the name of what earlier versions made beside what waits for its removal, as a note. Nobody believes it any more.
+pub(super) const OLD_NOTE: &[u8] = b".from";
+/// Ends the name of what is made for a moment to read the clock of the PFS.
+pub(super) const CLOCK: &[u8] = b".clock";
 
 /// The name under which a renamed thing waits in the root of the PFS directory.
 pub fn waiting_name(oid: ObjectId) -> Vec<u8> {
@@ -113,12 +115,13 @@ pub fn is_leftover_of(name: &[u8], maker: BridgeId) -> bool {
         .is_some_and(|(oid, suffix)| maker_of(oid, suffix) == Some(maker) || is_discarded(suffix))
 }
 
-/// Of what waits for its removal, maybe beside others with a number, or of the note about it.
+/// Of what waits for its removal, maybe beside others with a number, or of what was made beside it.
 fn is_discarded(suffix: &[u8]) -> bool {
     let rest = suffix.strip_prefix(DISCARDED.as_bytes());
     rest.is_some_and(|rest| {
-        let number = rest.strip_suffix(DISCARDED_NOTE).unwrap_or(rest);
-        number.iter().all(u8::is_ascii_digit)
+        let ends = [OLD_NOTE, CLOCK];
+        let number = ends.iter().find_map(|end| rest.strip_suffix(*end));
+        number.unwrap_or(rest).iter().all(u8::is_ascii_digit)
     })
 }
 

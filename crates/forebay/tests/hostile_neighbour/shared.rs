@@ -3,7 +3,7 @@
 use super::{HOSTILE, VICTIM, as_root, run_of_victim};
 use crate::stage::{Said, Stage, finish};
 use std::fs::{self, Permissions};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 
 /// A script of the victim in its buffer, drained.
 fn run(stage: &Stage, script: &str) -> Said {
@@ -111,4 +111,60 @@ fn what_could_not_be_put_back_as_it_was_is_written_in_place() {
     }
     let owner = pfs.join("theirs").metadata().unwrap();
     assert_eq!((owner.uid(), owner.gid()), (HOSTILE, VICTIM));
+}
+
+/// A directory `w` of the victim and its group in a PFS directory of this user and mode, with `w/d/s/old` in it. The victim has
+/// removed `w/d` in the buffer.
+fn with_removed_dir(stage: &Stage, uid: u32, mode: u32) -> std::path::PathBuf {
+    run(stage, "mkdir -p w/d/s; echo x > w/d/s/old").ends_with(0);
+    let pfs = stage.path("own/pfs");
+    let mut command = run_of_victim(stage, VICTIM);
+    chown(&pfs, Some(uid), Some(VICTIM)).unwrap();
+    fs::set_permissions(&pfs, Permissions::from_mode(mode)).unwrap();
+    command.args(["--", "rm", "-r", "own/pfs/w/d"]);
+    finish(command).ends_with(0);
+    pfs
+}
+
+#[test]
+fn a_directory_goes_where_the_user_may_make_no_names_in_the_root_of_the_pfs() {
+    as_root!();
+    let stage = Stage::new();
+    let pfs = with_removed_dir(&stage, 0, 0o755);
+    assert_eq!(fs::read_dir(pfs.join("w")).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(&pfs).unwrap().count(), 1);
+}
+
+#[test]
+fn a_link_of_the_user_that_somebody_has_renamed_makes_no_directory_go_or_move() {
+    as_root!();
+    let stage = Stage::new();
+    run(&stage, "mkdir keep private; echo x > keep/data").ends_with(0);
+    let pfs = stage.path("own/pfs");
+    let number = |n: u32| pfs.join(format!(".forebay-{n:032x}.gone"));
+    let note = |n: u32| pfs.join(format!(".forebay-{n:032x}.gone.from"));
+    // A link that the victim has unpacked beside its directory, and one of the victim or of root beside a thing of another user.
+    let inode = pfs.join("keep").metadata().unwrap().ino();
+    fs::rename(pfs.join("keep"), number(1)).unwrap();
+    symlink(format!("{inode:x}/x"), note(1)).unwrap();
+    fs::write(number(2), "planted").unwrap();
+    chown(number(2), Some(HOSTILE), Some(HOSTILE)).unwrap();
+    symlink("1/private/planted", note(2)).unwrap();
+    for n in [1, 2] {
+        std::os::unix::fs::lchown(note(n), Some(VICTIM), Some(VICTIM)).unwrap();
+    }
+    let said = run(&stage, "echo 1 > new").ends_with(0);
+    assert!(said.err.contains("and is not: it stays"), "{}", said.err);
+    assert_eq!(fs::read_to_string(number(1).join("data")).unwrap(), "x\n");
+    // The same of a bridge of root.
+    for n in [1, 2] {
+        std::os::unix::fs::lchown(note(n), Some(0), Some(0)).unwrap();
+    }
+    let mut command = stage.forebay(&["run", "--buffer", "own/pfs", "--", "sh", "-c"]);
+    command.arg("echo 1 > own/pfs/new2");
+    finish(command).ends_with(0);
+    assert_eq!(fs::read_to_string(number(1).join("data")).unwrap(), "x\n");
+    assert_eq!(fs::read_to_string(number(2)).unwrap(), "planted");
+    assert_eq!(fs::read_dir(pfs.join("private")).unwrap().count(), 0);
+    assert!(!pfs.join("x").exists());
 }

@@ -1,0 +1,120 @@
+//! Notes about directories of the PFS that are put aside to be removed: files in `aside/`, one for each, under the name that
+//! the directory has while it is aside. Only the bridge can write there, so what they tell is its own word.
+//! `core::drain::AsideNote` says what is in them.
+
+use forebay_sys::{self as sys, Errno, Sys, errno_of};
+use parking_lot::{Mutex, MutexGuard};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+const FOLDER: &[u8] = b"aside";
+/// More than any note has: two paths and three numbers.
+const MAX_NOTE_BYTES: u64 = 16 << 10;
+
+/// The notes of one instance.
+pub struct AsideNotes {
+    instance: PathBuf,
+    changing: Mutex<()>,
+}
+
+impl AsideNotes {
+    /// Those of this instance directory. The folder is made with the first note.
+    pub fn new(instance: &Path) -> Self {
+        AsideNotes {
+            instance: instance.to_owned(),
+            changing: Mutex::new(()),
+        }
+    }
+
+    /// Keeps other threads from taking a note for one without a directory, while that is on its way.
+    pub fn hold(&self) -> MutexGuard<'_, ()> {
+        self.changing.lock()
+    }
+
+    fn folder(&self) -> Sys<Option<OwnedFd>> {
+        let instance = sys::open_path(&self.instance, libc::O_PATH | libc::O_DIRECTORY)?;
+        let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW;
+        match sys::open(instance.as_fd(), FOLDER, flags, 0) {
+            Ok(dir) => Ok(Some(dir)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    fn made_folder(&self) -> Sys<OwnedFd> {
+        if let Some(dir) = self.folder()? {
+            return Ok(dir);
+        }
+        let instance = sys::open_path(&self.instance, libc::O_RDONLY | libc::O_DIRECTORY)?;
+        sys::make_dir(instance.as_fd(), FOLDER)?;
+        sys::fsync(instance.as_fd())?;
+        self.folder()?.ok_or(Errno::NOENT)
+    }
+
+    /// Writes a note, durably.
+    ///
+    /// # Errors
+    /// EEXIST: there is one with this name. Those of the file system: there is none then.
+    pub fn write(&self, name: &[u8], text: &[u8]) -> Sys<()> {
+        let dir = self.made_folder()?;
+        let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW;
+        let mut file = File::from(sys::open(dir.as_fd(), name, flags, 0o600)?);
+        let written = file.write_all(text).and_then(|()| file.sync_all());
+        let outcome = written.map_err(errno_of);
+        outcome
+            .and_then(|()| sys::fsync(dir.as_fd()))
+            .inspect_err(|_| {
+                // A part of a note tells nothing.
+                let _ = sys::unlink(dir.as_fd(), name, false);
+            })
+    }
+
+    /// The text of a note; `None` if there is none with this name.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn read(&self, name: &[u8]) -> Sys<Option<Vec<u8>>> {
+        let Some(dir) = self.folder()? else {
+            return Ok(None);
+        };
+        let flags = libc::O_RDONLY | libc::O_NOFOLLOW | libc::O_NONBLOCK;
+        let file = match sys::open(dir.as_fd(), name, flags, 0) {
+            Ok(file) => File::from(file),
+            Err(Errno::NOENT) => return Ok(None),
+            Err(e) => return Err(e),
+        };
+        let mut text = Vec::new();
+        let read = file.take(MAX_NOTE_BYTES).read_to_end(&mut text);
+        read.map_err(errno_of)?;
+        Ok(Some(text))
+    }
+
+    /// Removes a note; none with this name is fine.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn forget(&self, name: &[u8]) -> Sys<()> {
+        let Some(dir) = self.folder()? else {
+            return Ok(());
+        };
+        match sys::unlink(dir.as_fd(), name, false) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// The names of all notes.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn names(&self) -> Sys<Vec<Vec<u8>>> {
+        let Some(dir) = self.folder()? else {
+            return Ok(Vec::new());
+        };
+        let mut entries = Vec::new();
+        while sys::read_dir(dir.as_fd(), &mut entries)? {}
+        Ok(entries.into_iter().map(|entry| entry.name).collect())
+    }
+}
