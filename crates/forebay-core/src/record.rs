@@ -56,7 +56,7 @@ impl Kind {
 }
 
 /// What an object is on the storage. The numbers are the two low bits of a sequence number on the storage and never
-/// change.
+/// change. The fourth one, [`forebay_types::COPY`], is a file, too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Shape {
     /// A regular file. A symbolic link and a marker have this shape, too.
