@@ -264,23 +264,27 @@ fn a_copy_out_of_quarantine_is_whole_or_is_not_there() {
     assert_eq!(again.errno, Errno::NOENT);
 }
 
+/// Alone in its process: a program that another test starts has the lock as well, between `fork` and `exec`.
 #[test]
 fn one_process_at_a_time_empties_a_quarantine() {
-    let instance = Instance::new("lock");
-    let objects = instance.objects(1);
-    let object = stray(&objects, b"text");
-    objects.quarantine(object, b"at").unwrap();
-    let first = quarantine_of(&instance);
-    first.lock().unwrap();
-    let second = quarantine_of(&instance);
-    assert_eq!(second.lock(), Err(Errno::WOULDBLOCK));
-    // To look, and to add, takes no lock.
-    assert_eq!(second.list().unwrap().len(), 1);
-    objects
-        .quarantine(stray(&objects, b"more"), b"more")
-        .unwrap();
-    drop(first);
-    second.lock().unwrap();
+    let test = "tests::one_process_at_a_time_empties_a_quarantine";
+    forebay_testkit::without_threads(test, || {
+        let instance = Instance::new("lock");
+        let objects = instance.objects(1);
+        let object = stray(&objects, b"text");
+        objects.quarantine(object, b"at").unwrap();
+        let first = quarantine_of(&instance);
+        first.lock().unwrap();
+        let second = quarantine_of(&instance);
+        assert_eq!(second.lock(), Err(Errno::WOULDBLOCK));
+        // To look, and to add, takes no lock.
+        assert_eq!(second.list().unwrap().len(), 1);
+        objects
+            .quarantine(stray(&objects, b"more"), b"more")
+            .unwrap();
+        drop(first);
+        second.lock().unwrap();
+    });
 }
 
 /// A label of this many bytes has no room in any inode.
