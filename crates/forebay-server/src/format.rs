@@ -314,7 +314,7 @@ mod tests {
         let error = look(&folder.0).unwrap_err();
         assert!(matches!(error, FormatError::Newer { format: 7, .. }));
         let text = error.to_string();
-        for part in ["format 7", "forebay 3.1.4", PROGRAM, "up to 3"] {
+        for part in ["format 7", "forebay 3.1.4", PROGRAM, "up to 4"] {
             assert!(text.contains(part), "{text}");
         }
         assert_eq!(text.lines().count(), 1);
@@ -356,11 +356,16 @@ mod tests {
         let folder = Folder::new();
         fs::write(folder.0.join("root"), "/pfs").unwrap();
         // The last one leads to a format that `look` refuses.
-        climb(&folder.0, 1, &[first, begin_format_3, second]).unwrap();
+        climb(
+            &folder.0,
+            1,
+            &[first, begin_format_3, begin_format_4, second],
+        )
+        .unwrap();
         let noted = |name| fs::read_to_string(folder.0.join(name)).unwrap();
-        assert_eq!((noted("first"), noted("second")), ("1".into(), "3".into()));
+        assert_eq!((noted("first"), noted("second")), ("1".into(), "4".into()));
         let error = look(&folder.0).unwrap_err();
-        assert!(matches!(error, FormatError::Newer { format: 4, .. }));
+        assert!(matches!(error, FormatError::Newer { format: 5, .. }));
 
         // Begun later, the earlier steps are not taken.
         let folder = Folder::with(br#"{"format": 2, "written_by": "forebay 0.1.0"}"#);

@@ -165,7 +165,8 @@ fn not_refused(raw: &Raw, base: Base<'_>) -> Vec<Op> {
         base1: base,
         str1,
         arg0,
-        arg1: 0o666,
+        // The mode of what is made. `stat` reads it as the number of a link.
+        arg1: if op == Op::Stat { 0 } else { 0o666 },
         ..Request::new(op)
     };
     let link = Request {

@@ -65,9 +65,12 @@ pub(super) fn read(message: &forebay_wire::Request<'_>) -> Result<Asked, Errno> 
             directory: has(forebay_wire::DIRECTORY),
         },
         Wire::Stat => Op::Stat {
-            path: Path {
-                start: start_at_link(message.base1, message.arg1)?,
-                ..first()?
+            path: match message.str1 {
+                b"" => Path {
+                    start: start_at_link(message.base1, message.arg1)?,
+                    bytes: Vec::new(),
+                },
+                _ => first()?,
             },
             follow: !has(forebay_wire::NOFOLLOW),
         },
