@@ -130,7 +130,7 @@ pub(crate) fn sweep(
         return Ok(pfs::look(lower, aside)?.is_none());
     };
     let found = pfs::look(lower, aside)?;
-    let place = match note.fate(found.as_ref()) {
+    match note.fate(found.as_ref()) {
         AsideFate::None => {
             let _held = notes.hold();
             // It may have been on its way.
@@ -149,13 +149,25 @@ pub(crate) fn sweep(
                 forget(notes, aside);
                 return Ok(true);
             }
-            give_back(lower, &note)?
         }
-        AsideFate::Rename => name_beside(lower, aside, note.path.name())?,
-    };
+        AsideFate::Rename => {}
+    }
+    let place = bring_out(lower, &note)?;
     forget(notes, aside);
-    counters.came_back(place);
+    if let Some(place) = place {
+        counters.came_back(place);
+    }
     Ok(true)
+}
+
+/// Gives what is left aside another name, by what it is now: while the directory was swept, others may have put something of
+/// theirs in its place. `None`: nothing is there.
+fn bring_out(lower: &Lower, note: &AsideNote) -> Work<Option<TreePath>> {
+    match note.fate(pfs::look(lower, &note.aside)?.as_ref()) {
+        AsideFate::None => Ok(None),
+        AsideFate::Remove => give_back(lower, note).map(Some),
+        AsideFate::Rename => name_beside(lower, &note.aside, note.path.name()).map(Some),
+    }
 }
 
 /// Sweeps what is aside in other directories than the root, where a sweep of that does not find it, and forgets the notes about what is gone.
@@ -505,6 +517,26 @@ mod tests {
             let back = scene.counters.take_back_list();
             assert_eq!(back, [TreePath::new("d.theirs1").unwrap()]);
             assert!(!scene.at("up/d").exists());
+        }
+    }
+
+    #[test]
+    fn what_came_in_its_place_while_it_was_swept_goes_to_no_other_directory() {
+        for scene in scenes() {
+            let note = |ino| AsideNote {
+                since: Timestamp::default(),
+                aside: TreePath::new("aside").unwrap(),
+                path: TreePath::new("up/e").unwrap(),
+                ino,
+            };
+            let ino = || sys::stat(scene.lower.root(), b"aside").unwrap().ino;
+            scene.write("aside/x");
+            let theirs = bring_out(&scene.lower, &note(ino() + 1)).unwrap();
+            assert_eq!(theirs, TreePath::new("e.theirs1"));
+            scene.write("aside/y");
+            let ours = bring_out(&scene.lower, &note(ino())).unwrap();
+            assert_eq!(ours, TreePath::new("up/e"));
+            assert_eq!(bring_out(&scene.lower, &note(1)).unwrap(), None);
         }
     }
 

@@ -46,6 +46,22 @@ pub(crate) struct Held {
     pub(crate) written: Option<Written>,
 }
 
+impl Held {
+    /// Of a file, link or node that was made just now, in this directory.
+    pub(crate) fn new(copy: &Copy, dir: Arc<OwnedFd>, file: std::fs::File) -> Work<Self> {
+        let made = sys::stat(file.as_fd(), b"").during("stat")?;
+        Ok(Held {
+            object: copy.object,
+            path: copy.temporary.path.clone(),
+            dir,
+            name: copy.temporary.path.name().to_vec(),
+            file,
+            ours: Ours::new(&made),
+            written: None,
+        })
+    }
+}
+
 /// All copies under temporary names.
 #[derive(Default)]
 pub(crate) struct Copies(Mutex<HashMap<ObjectId, Held>>);

@@ -3,7 +3,7 @@
 use crate::copies::{CHUNK_BYTES, Held};
 use crate::counters::Counters;
 use crate::pass::Pass;
-use crate::pfs::{self, During, LastDir, Ours, Work};
+use crate::pfs::{self, During, LastDir, Work};
 use crate::processes;
 use forebay_core::drain::{Copied, Copy};
 use forebay_core::facts::Attr;
@@ -52,17 +52,7 @@ impl Pass<'_> {
             let Some(file) = or_supplanted(self.make_other(copy, &attr, dir.as_fd(), temp))? else {
                 return Ok(Copied::Supplanted);
             };
-            let file: std::fs::File = file.into();
-            let made = sys::stat(file.as_fd(), b"").during("stat")?;
-            let held = held.insert(Held {
-                object: copy.object,
-                path: path.clone(),
-                dir,
-                name: temp.to_vec(),
-                file,
-                ours: Ours::new(&made),
-                written: None,
-            });
+            let held = held.insert(Held::new(copy, dir, file.into())?);
             self.dress_by_path(copy.object, copy.kind, held.file.as_fd(), &attr)?;
             let made = sys::stat(held.file.as_fd(), b"").during("stat")?;
             return Ok(Copied::Whole {
@@ -87,17 +77,7 @@ impl Pass<'_> {
         let Some(file) = or_supplanted(file)? else {
             return Ok(Copied::Supplanted);
         };
-        let file: std::fs::File = file.into();
-        let made = sys::stat(file.as_fd(), b"").during("stat")?;
-        let held = held.insert(Held {
-            object: copy.object,
-            path: path.clone(),
-            dir,
-            name: temp.to_vec(),
-            file,
-            ours: Ours::new(&made),
-            written: None,
-        });
+        let held = held.insert(Held::new(copy, dir, file.into())?);
         let target = &held.file;
         let outcome = (|| {
             let copied = self.copy_data(&source, target, &attr, buffer)?;

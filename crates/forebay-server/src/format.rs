@@ -9,7 +9,7 @@
 //! | 1 | no `format.json` |
 //! | 2 | `format.json` |
 //! | 3 | the journal is in two files; `quarantine/` |
-//! | 4 | copies of PFS files have ids of their own, and carry the inode number of their original |
+//! | 4 | copies of PFS files have ids of their own |
 
 use crate::durable;
 use serde::{Deserialize, Serialize};

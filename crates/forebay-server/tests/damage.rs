@@ -41,8 +41,8 @@ fn files_below(dir: &Path) -> Vec<PathBuf> {
     files.map(|(path, _)| dir.join(path)).collect()
 }
 
-/// A stopped buffer with three files in a directory of their own.
-fn three_files() -> Place {
+/// A stopped buffer with three files in a directory of their own, that nobody has opened since.
+fn three_new_files() -> Place {
     let place = Place::new();
     let server = place.start();
     let mut client = place.client();
@@ -51,6 +51,12 @@ fn three_files() -> Place {
         write(&mut client, &format!("dir/{name}"), name.as_bytes());
     }
     server.stop().unwrap();
+    place
+}
+
+/// The same, checked.
+fn three_files() -> Place {
+    let place = three_new_files();
     assert_eq!(
         check(&place, Options::default()).problems,
         Vec::<String>::new()
@@ -392,14 +398,7 @@ fn picture(place: &Place) -> Vec<(PathBuf, u64, u64, i64, i64)> {
 /// Bytes at the beginning of the log hold the first that was written to the tables. Without them RocksDB opens, and finds nothing.
 #[test]
 fn a_start_with_tables_that_have_lost_the_beginning_is_refused() {
-    let place = Place::new();
-    let server = place.start();
-    let mut client = place.client();
-    client.mkdir("dir", 0o755).unwrap();
-    for name in ["one", "two", "three"] {
-        write(&mut client, &format!("dir/{name}"), name.as_bytes());
-    }
-    server.stop().unwrap();
+    let place = three_new_files();
     let meta = std::fs::read_dir(place.instance().join("meta")).unwrap();
     let logs = meta.map(|entry| entry.unwrap().path());
     let logs: Vec<_> = logs

@@ -80,7 +80,6 @@ impl Task {
             lower,
             judged,
             bytes,
-            ..
         } = &spec.what
         else {
             return Ok(self.run(server));
@@ -123,7 +122,6 @@ impl Task {
                         lower,
                         judged,
                         bytes,
-                        ..
                     },
                     _,
                 ) => {

@@ -103,7 +103,6 @@ impl Node {
                 lower,
                 judged,
                 bytes,
-                ..
             } if failure.is_none() => self.copy(object, number, (lower, judged), *bytes > 0, env),
             _ => Copying::NotOne,
         };
