@@ -49,13 +49,19 @@ impl Pfs {
         Pfs { at, process, says }
     }
 
-    /// What becomes of all calls from now on: a line as in `weather.rs`.
-    pub fn set_weather(&mut self, line: &str) {
+    /// What becomes of all calls from now on: a line as in `weather.rs`. Returns how many have come since the last one.
+    pub fn set_weather(&mut self, line: &str) -> u64 {
         let mut stdin = self.process.stdin.as_ref().expect("a pipe");
         writeln!(stdin, "{line}").expect("it listens");
         let mut answer = String::new();
         self.says.read_line(&mut answer).expect("an answer");
-        assert_eq!(answer, format!("from now on: {line}\n"));
+        let words: Vec<_> = answer.splitn(4, ' ').collect();
+        match words[..] {
+            ["after", calls, "calls:", told] if told.trim_end() == line => {
+                calls.parse().expect("a number")
+            }
+            _ => panic!("{answer:?} to {line:?}"),
+        }
     }
 
     /// What came to it.

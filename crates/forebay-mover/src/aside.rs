@@ -90,6 +90,10 @@ pub(crate) fn put(
         }
         match pfs::rename(lower, path, &free) {
             Ok(()) => return Ok(free),
+            // A sweep finds out whether it is there, and forgets the note if it is not.
+            Err(trouble) if trouble.into_core().may_be_done() => {
+                return Err(Refused::Rename(trouble, since));
+            }
             Err(trouble) => {
                 forget(notes, &free);
                 if trouble.errno != Errno::EXIST {

@@ -235,6 +235,8 @@ fn give_name_after(
             sys::unlink(dir, copy, false).during("unlink")?;
             return Ok(named);
         }
+        // The copy has its name, and nothing says that others have changed what came back.
+        Err(e) if e != Errno::NOENT && named == Named::Whole => return Err(e).during("stat"),
         _ => {}
     }
     // They get their name back, or what was there before does. What they have put there meanwhile, once more, comes back in its

@@ -18,30 +18,48 @@ pub(crate) enum Fate {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Works,
+    /// Every second one is carried out, and only its answer lost.
     Fails(Errno),
+    /// All that fail are carried out.
+    IsLost,
     /// It waits for the next line.
     Hangs,
+}
+
+/// Which calls are hit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Which {
+    /// One of so many.
+    Every(u64),
+    /// The first one after so many.
+    After(u64),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Line {
     kind: Kind,
-    /// Of so many calls one is hit.
-    every: u64,
+    which: Which,
 }
 
-/// `ok`, `eio`, `estale` or `hang`, and a number N if only every Nth call is to fail or wait.
+/// `ok`, `eio`, `estale`, `lost` or `hang`. A number N: only every Nth call is to fail or wait. `after N`: only the one after
+/// the next N calls is to.
 fn parse(line: &str) -> Option<Line> {
-    let mut words = line.split_whitespace();
-    let kind = match words.next()? {
+    let words: Vec<_> = line.split_whitespace().collect();
+    let kind = match *words.first()? {
         "ok" => Kind::Works,
         "eio" => Kind::Fails(Errno::EIO),
         "estale" => Kind::Fails(Errno::ESTALE),
+        "lost" => Kind::IsLost,
         "hang" => Kind::Hangs,
         _ => return None,
     };
-    let every = words.next().map_or(Some(1), |n| n.parse().ok())?;
-    (every > 0).then_some(Line { kind, every })
+    let which = match words[1..] {
+        [] => Which::Every(1),
+        [every] => Which::Every(every.parse().ok().filter(|n| *n > 0)?),
+        ["after", calls] => Which::After(calls.parse().ok()?),
+        _ => return None,
+    };
+    Some(Line { kind, which })
 }
 
 struct State {
@@ -61,7 +79,7 @@ impl Weather {
     pub(crate) fn new() -> Self {
         let line = Line {
             kind: Kind::Works,
-            every: 1,
+            which: Which::Every(1),
         };
         let state = State {
             line,
@@ -71,40 +89,45 @@ impl Weather {
         Weather(Arc::new((Mutex::new(state), Condvar::new())))
     }
 
-    /// Does what the lines say, and answers each one with a line. Returns at their end; what the last one said goes on.
+    /// Does what the lines say, and answers each one with a line, which tells also how many calls came before it. Returns at
+    /// their end; what the last one said goes on.
     pub(crate) fn listen(&self, lines: impl BufRead) {
         for text in lines.lines().map_while(Result::ok) {
             match parse(&text) {
                 Some(line) => {
-                    self.set(line);
-                    println!("from now on: {text}");
+                    let calls = self.set(line);
+                    println!("after {calls} calls: {text}");
                 }
                 None => println!("{text:?} is no weather"),
             }
         }
     }
 
-    fn set(&self, line: Line) {
+    /// Returns how many calls have come since the last line.
+    fn set(&self, line: Line) -> u64 {
         let (state, changed) = &*self.0;
         let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
-        (state.line, state.calls) = (line, 0);
+        state.line = line;
         state.lines += 1;
         changed.notify_all();
+        std::mem::take(&mut state.calls)
     }
 
-    /// A call has come. Returns when it may go on. Of those that fail, every second one is carried out.
+    /// A call has come. Returns when it may go on.
     pub(crate) fn pass(&self) -> Fate {
         let (state, changed) = &*self.0;
         let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
         state.calls += 1;
-        if !state.calls.is_multiple_of(state.line.every) {
-            return Fate::Goes;
-        }
+        // The how manieth that is hit.
+        let hit = match state.line.which {
+            Which::Every(n) if state.calls.is_multiple_of(n) => state.calls / n,
+            Which::After(n) if state.calls == n + 1 => 1,
+            Which::Every(_) | Which::After(_) => return Fate::Goes,
+        };
         match state.line.kind {
             Kind::Works => Fate::Goes,
-            Kind::Fails(errno) if (state.calls / state.line.every).is_multiple_of(2) => {
-                Fate::Lost(errno)
-            }
+            Kind::IsLost => Fate::Lost(Errno::EIO),
+            Kind::Fails(errno) if hit.is_multiple_of(2) => Fate::Lost(errno),
             Kind::Fails(errno) => Fate::Fails(errno),
             Kind::Hangs => {
                 let before = state.lines;
@@ -134,6 +157,10 @@ mod tests {
         expect(&[Fate::Fails(Errno::EIO), Fate::Lost(Errno::EIO)]);
         weather.listen(&b"sunny\nestale 2\n"[..]);
         expect(&[Fate::Goes, Fate::Fails(Errno::ESTALE), Fate::Goes]);
+        weather.listen(&b"lost after 1\n"[..]);
+        expect(&[Fate::Goes, Fate::Lost(Errno::EIO), Fate::Goes]);
+        weather.listen(&b"eio after 0\n"[..]);
+        expect(&[Fate::Fails(Errno::EIO), Fate::Goes]);
         weather.listen(&b"ok\n"[..]);
         expect(&[Fate::Goes, Fate::Goes, Fate::Goes]);
     }

@@ -22,6 +22,23 @@ pub struct Trouble {
     pub errno: i32,
 }
 
+impl Trouble {
+    /// Does a network file system say so of what it has done, when the answer was lost? The kernel repeats by itself a call that
+    /// was told ESTALE: then a rename does not find any more what the first one has renamed.
+    pub fn may_be_done(self) -> bool {
+        matches!(
+            self.errno,
+            libc::EIO
+                | libc::ETIMEDOUT
+                | libc::EINTR
+                | libc::ESTALE
+                | libc::EREMOTEIO
+                | libc::ENOTCONN
+                | libc::ENOENT
+        )
+    }
+}
+
 impl fmt::Display for Trouble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let error = std::io::Error::from_raw_os_error(self.errno);

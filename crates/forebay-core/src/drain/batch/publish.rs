@@ -4,7 +4,7 @@ use super::{Again, Candidate, CopyBatch, CopyFate, PUBLISHED_AT_ONCE, State};
 use crate::bridge::{Mutation, ReadSet};
 use crate::drain::act::{Act, DrainCommit, Named, Work};
 use crate::drain::drain_facts::DrainFacts;
-use crate::drain::moves::{is_dir, may_be_done};
+use crate::drain::moves::is_dir;
 use crate::drain::rules::{
     Update, commit_of, is_changed, is_ours, is_ours_in_place, obstacle, stamp,
 };
@@ -160,7 +160,7 @@ impl CopyBatch {
                 Ok(Named::Whole) => {}
                 Ok(Named::Supplanted) => *fate = CopyFate::Supplanted,
                 // A link that is made a second time may find itself.
-                Err(trouble) if may_be_done(trouble.errno) || trouble.errno == libc::EEXIST => {
+                Err(trouble) if trouble.may_be_done() || trouble.errno == libc::EEXIST => {
                     *fate = CopyFate::Unclear(trouble);
                 }
                 Err(trouble) => *fate = CopyFate::Failed(Reason::Refused(trouble)),

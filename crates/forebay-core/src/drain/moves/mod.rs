@@ -286,21 +286,6 @@ impl Move {
     }
 }
 
-/// Does a network file system say so of what it has done, when the answer was lost? The kernel repeats by itself a call that
-/// was told ESTALE: then a rename does not find any more what the first one has renamed.
-pub(super) fn may_be_done(errno: i32) -> bool {
-    matches!(
-        errno,
-        libc::EIO
-            | libc::ETIMEDOUT
-            | libc::EINTR
-            | libc::ESTALE
-            | libc::EREMOTEIO
-            | libc::ENOTCONN
-            | libc::ENOENT
-    )
-}
-
 pub(super) fn is_dir(attr: &Attr) -> bool {
     attr.mode & libc::S_IFMT == libc::S_IFDIR
 }
@@ -335,7 +320,7 @@ impl Strand for Move {
                 if did.is_ok() {
                     self.note(sheet);
                 }
-                let is_unclear = did.is_err_and(|trouble| may_be_done(trouble.errno));
+                let is_unclear = did.is_err_and(Trouble::may_be_done);
                 match did {
                     Err(trouble) if trouble.errno == libc::EEXIST => self.changed(),
                     did => self.finish(did),
@@ -349,7 +334,7 @@ impl Strand for Move {
                 if made.is_ok() {
                     sheet.note_unsynced(&self.path);
                 }
-                let doubt = made.is_err_and(|trouble| may_be_done(trouble.errno));
+                let doubt = made.is_err_and(Trouble::may_be_done);
                 self.finish(made.map(drop));
                 if doubt && !self.is_unmarked {
                     self.looks = 0;
