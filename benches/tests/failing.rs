@@ -37,7 +37,7 @@ fn of_a_drain_while_calls_fail_nothing_is_left_over_and_nothing_is_lost() {
         "this needs root, FUSE and {}",
         forebay().display()
     );
-    let mut scene = Scene::new("failing");
+    let mut scene = Scene::new("failing", &[]);
     let mut made = BTreeMap::new();
     let (mut whole, mut parts) = (0, 0);
     // Of so many calls one fails, so that now this and now that does.
@@ -113,13 +113,13 @@ fn wrong(drained: &Output, is_whole: bool) -> Option<String> {
 
 /// Of the calls that come to the PFS in a drain every `step`th fails in one round, and is carried out with its answer lost in
 /// another.
-fn one_call_fails(name: &str, step: usize) {
+fn one_call_fails(name: &str, options: &[&str], step: usize) {
     forebay_testkit::skip_unless!(
         is_possible(),
         "this needs root, FUSE and {}",
         forebay().display()
     );
-    let mut scene = Scene::new(name);
+    let mut scene = Scene::new(name, options);
     let mirror = Path::new(env!("CARGO_TARGET_TMPDIR"))
         .join(name)
         .join("mirror");
@@ -159,11 +159,17 @@ fn one_call_fails(name: &str, step: usize) {
 
 #[test]
 fn whichever_call_of_a_drain_fails_nobody_else_is_blamed_and_the_next_drain_brings_the_rest() {
-    one_call_fails("failing-one", 9);
+    one_call_fails("failing-one", &[], 17);
 }
 
 #[test]
-#[ignore = "each call by itself: six minutes"]
+fn the_same_where_names_can_be_exchanged() {
+    one_call_fails("failing-exchange", &["--exchange"], 17);
+}
+
+#[test]
+#[ignore = "each call by itself: a quarter of an hour"]
 fn whichever_of_all_calls_of_a_drain_fails_the_next_one_brings_the_rest() {
-    one_call_fails("failing-each", 1);
+    one_call_fails("failing-each", &[], 1);
+    one_call_fails("failing-each", &["--exchange"], 1);
 }

@@ -13,7 +13,7 @@ fn each_file_and_each_directory_is_synced_where_nothing_is_known_of_syncfs() {
         "this needs root, FUSE and {}",
         forebay().display()
     );
-    let mut scene = Scene::new("synced");
+    let mut scene = Scene::new("synced", &[]);
     let make = format!("mkdir d d/e; for n in $(seq {FILES}); do echo $n > d/e/f$n; done");
     scene.run(&make);
     let drained = scene.forebay("drain").output().expect("it starts");

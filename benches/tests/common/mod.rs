@@ -97,10 +97,10 @@ pub struct Scene {
 
 impl Scene {
     /// In a folder of this name, made anew.
-    pub fn new(name: &str) -> Self {
+    pub fn new(name: &str, options: &[&str]) -> Self {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         let _ = fs::remove_dir_all(&folder);
-        let pfs = Pfs::mount(vec![folder.join("pfs")], &[]);
+        let pfs = Pfs::mount(vec![folder.join("pfs")], options);
         let scene = Scene {
             buffer: pfs.at[0].join("buffer"),
             storage: folder.join("storage"),

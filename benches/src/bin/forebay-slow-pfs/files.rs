@@ -261,10 +261,24 @@ impl Files {
         if node.is_unsynced && !node.is_dir() && node.bytes.size > 0 {
             self.named_unsynced += 1;
         }
+        node.attr.ctime = SystemTime::now();
         let from = self.node(dir)?;
         from.entries.remove(name);
         from.changed();
         self.put(to, new, ino)
+    }
+
+    pub(crate) fn exchange(
+        &mut self,
+        (dir, name): (u64, &OsStr),
+        (to, new): (u64, &OsStr),
+    ) -> Result<(), Errno> {
+        let (one, other) = (self.entry(dir, name)?, self.entry(to, new)?);
+        for ino in [one, other] {
+            self.node(ino)?.attr.ctime = SystemTime::now();
+        }
+        self.put(dir, name, other)?;
+        self.put(to, new, one)
     }
 
     pub(crate) fn sync(&mut self, ino: u64) -> Result<(), Errno> {

@@ -55,6 +55,9 @@ struct Cli {
     /// Microseconds that it takes a client to give up a lock.
     #[arg(long, value_name = "N", default_value_t = 2000)]
     handover_us: u64,
+    /// Two names can be exchanged in one call, as on a local file system.
+    #[arg(long)]
+    exchange: bool,
     /// Where it is mounted: once for each client.
     #[arg(required = true)]
     dirs: Vec<PathBuf>,
@@ -75,6 +78,7 @@ struct Slow {
     files: Arc<Mutex<Files>>,
     locks: Arc<locks::FileLocks>,
     latency: Duration,
+    exchanges: bool,
     weather: Weather,
     counts: Arc<Mutex<BTreeMap<&'static str, u64>>>,
 }
@@ -297,10 +301,12 @@ impl Filesystem for Slow {
             if flags.contains(RenameFlags::RENAME_NOREPLACE) && files.entry(to.0, new).is_ok() {
                 return Err(Errno::EEXIST);
             }
-            if flags.contains(RenameFlags::RENAME_EXCHANGE) {
-                return Err(Errno::EINVAL);
+            let exchanges = flags.contains(RenameFlags::RENAME_EXCHANGE);
+            match (exchanges, self.exchanges) {
+                (false, _) => files.rename((dir.0, name), (to.0, new)),
+                (true, true) => files.exchange((dir.0, name), (to.0, new)),
+                (true, false) => Err(Errno::EINVAL),
             }
-            files.rename((dir.0, name), (to.0, new))
         });
         empty(reply, outcome);
     }
@@ -489,6 +495,7 @@ fn main() -> Result<()> {
         files: Arc::clone(&files),
         locks: Arc::clone(&locks),
         latency: Duration::from_micros(cli.latency_us),
+        exchanges: cli.exchange,
         weather: weather.clone(),
         counts: Arc::clone(&counts),
     };

@@ -105,5 +105,5 @@ pub use sheet::{DrainReport, Left, PassTerms, Reason, Tally};
 /// or more what was there before.
 const LOOKS_IN_DOUBT: u32 = 75;
 /// Failures of one pass that stayed in doubt through all looks. After so many the PFS is taken to fail, and what fails from then on
-/// is looked at once: each would wait as long again.
+/// is looked at once: each would wait as long again. It stays uncertain then whether it has been done.
 const MOST_IN_DOUBT: u32 = 4;

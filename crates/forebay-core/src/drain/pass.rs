@@ -88,6 +88,15 @@ struct Parked {
 }
 
 impl Drain {
+    /// As after many failures that stayed in doubt.
+    #[cfg(test)]
+    pub(super) fn of_a_pfs_that_fails(mut self) -> Self {
+        for _ in 0..super::MOST_IN_DOUBT {
+            self.sheet.stays_in_doubt();
+        }
+        self
+    }
+
     fn on(errand: Errand, round: Round, terms: PassTerms) -> Self {
         Drain {
             errand,

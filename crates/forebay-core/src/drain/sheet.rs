@@ -208,6 +208,11 @@ impl Sheet {
         }
     }
 
+    /// Is it certain after so many looks that what they did not show has not been done?
+    pub(super) fn is_settled_by(looks: u32) -> bool {
+        looks >= LOOKS_IN_DOUBT
+    }
+
     pub(super) fn refuse(&mut self, path: &TreePath, bytes: u64, trouble: Trouble) {
         self.leave(path, bytes, Reason::Refused(trouble));
     }

@@ -27,6 +27,7 @@ impl CopyBatch {
     pub(super) fn looked_again(&mut self, seen: Vec<Work<Option<Attr>>>, sheet: &mut Sheet) {
         self.looks += 1;
         let is_last = self.looks >= sheet.looks_in_doubt();
+        let is_settled = Sheet::is_settled_by(self.looks);
         let mut seen = seen.into_iter();
         let mut useless = Vec::new();
         let mut is_refused = false;
@@ -43,6 +44,12 @@ impl CopyBatch {
                 useless.extend(candidate.task.temporaries());
                 *fate = CopyFate::Good;
             } else if let (true, CopyFate::Unclear(trouble)) = (is_last, &*fate) {
+                if trouble.may_be_done() && !is_settled {
+                    let shown = candidate.placed.iter_mut();
+                    shown
+                        .filter(|placed| **placed == Some(false))
+                        .for_each(|placed| *placed = None);
+                }
                 *fate = CopyFate::Failed(match trouble.errno {
                     libc::EEXIST => Reason::Changed,
                     _ => {

@@ -38,11 +38,18 @@ impl Move {
                 self.outcome = Ok(());
             }
             Some(_) => {}
-            // A directory found there may belong to others; one that cannot be looked at may exist.
-            None => self.may_be_made = is_done || seen[0].is_err(),
+            // A directory found there may belong to others; one that cannot be looked at, or was looked at too early, may exist.
+            None => {
+                let is_early = !Sheet::is_settled_by(self.looks);
+                self.may_be_made = is_done || seen[0].is_err() || is_early;
+            }
         }
         let is_known = is_done || dir.iter().any(is_no_dir);
-        let is_last = self.looks >= sheet.looks_in_doubt();
+        // Taken for not done, a rename that was done would leave its record leading to nothing: that is always waited for.
+        let is_last = match self.way {
+            Some(_) => Sheet::is_settled_by(self.looks),
+            None => self.looks >= sheet.looks_in_doubt(),
+        };
         if !is_known && is_last && matches!(self.outcome, Err(Some(Reason::Refused(_)))) {
             sheet.stays_in_doubt();
         }

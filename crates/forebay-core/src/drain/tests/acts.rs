@@ -265,6 +265,9 @@ impl World {
                 }
                 Got::Each(all.iter().map(|_| Ok(())).collect())
             }
+            Act::Dress { path, .. } if self.broken.is_some() && !self.pfs.contains_key(path) => {
+                Got::Did(self.fails("open directory"))
+            }
             Act::Dress { path, object } => {
                 assert_eq!(self.pfs.get(path), Some(&Node::Dir), "{path}");
                 let changed = self.objects[&object.oid].changed;

@@ -356,6 +356,24 @@ fn what_was_done_though_the_pfs_said_otherwise_and_showed_otherwise_is_known() {
     }
 }
 
+#[test]
+fn what_was_done_on_a_pfs_that_keeps_failing_is_known_although_it_was_looked_at_once() {
+    for seed in 1..=300 {
+        let mut rng = Rng::new(seed ^ 0x0b5c);
+        let mut world = World::random(&mut rng);
+        let mut model = world.pfs.clone();
+        for _ in 0..30 {
+            operate(&mut rng, &mut world, &mut model);
+        }
+        world.lost_answers = Some([libc::EIO, libc::ESTALE][rng.below(2)]);
+        world.stale_looks = 1 + rng.below(3) as u32;
+        let drain = Drain::new(terms(1)).of_a_pfs_that_fails();
+        drive(drain, &mut world, &mut model, &mut rng, &CALM).expect("it comes to its end");
+        (world.lost_answers, world.shown_before) = (None, None);
+        drain_all(&mut world, &mut model, &mut rng, &format!("seed {seed}"));
+    }
+}
+
 /// Entries that somebody else puts on the PFS where the view has something of its own.
 #[test]
 fn what_strangers_put_in_the_way_is_not_destroyed() {
