@@ -3,7 +3,7 @@
 use super::act::{Act, DrainVerdict, Got, StrayEntry, Trouble, Work};
 use super::drain_facts::DrainFacts;
 use super::rules::{OURS, Update, commit_of, is_dirty, stamp, unsettled};
-use super::sheet::Sheet;
+use super::sheet::{Reason, Sheet};
 use super::strand::{Strand, with_outcomes};
 use crate::bridge::ReadSet;
 use crate::facts::{Attr, Outcome};
@@ -240,7 +240,7 @@ impl Strand for SyncDirs {
                     errno: libc::ENOENT | libc::ENOTDIR | libc::EINVAL,
                     ..
                 }) => {}
-                Err(trouble) => sheet.cannot_sync(dir, trouble),
+                Err(trouble) => sheet.leave_without_record(dir, Reason::Refused(trouble)),
             }
         }
     }

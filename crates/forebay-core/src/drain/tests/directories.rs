@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::identity::Identity;
+use crate::record::{BridgeId, ObjectId};
 
 /// Drives a pass as far as `goes_on` lets it; true if it came to its end.
 fn drive_while(
@@ -28,6 +29,34 @@ fn drive_while(
 fn drain_the_rest(world: &mut World, what: &str) {
     let mut view = world.view();
     drain_all(world, &mut view, &mut Rng::new(1), what);
+}
+
+#[test]
+fn what_waits_for_nobody_and_was_changed_by_others_is_listed_until_that_is_taken_away() {
+    let waits = TreePath::root().join(&waiting_name(ObjectId::new(BridgeId(0), 1, 1)));
+    let mut world = World {
+        pfs: Tree::from([(waits.clone(), Node::Dir)]),
+        ..World::default()
+    };
+    let known = Identity::of(&world.lower_attr(&waits).unwrap()).with_contents([]);
+    let key = [orphans::NOTES, waits.name()].concat();
+    world.notes.insert(key, known.encode().to_vec());
+    let theirs = waits.join(b"theirs");
+    world.pfs.insert(theirs.clone(), Node::File(1));
+    for _ in 0..2 {
+        let mut drain = Drain::new(terms(1));
+        assert!(drive_while(&mut drain, &mut world, |_, _| true));
+        let report = drain.report();
+        let [left] = &report.left[..] else {
+            panic!("{:?}", report.left);
+        };
+        assert_eq!(left.path, waits);
+        assert!(matches!(left.reason, Reason::Blocked(_)) && !report.released);
+        assert!(world.pfs.contains_key(&theirs));
+    }
+    world.pfs.remove(&theirs);
+    drain_the_rest(&mut world, "it is taken away");
+    assert_eq!(world.pfs, Tree::new());
 }
 
 #[test]
