@@ -98,6 +98,8 @@ pub(super) struct World {
     pub(super) shown_before: Option<(Tree, u32)>,
     /// So many copies are taken away from their temporary names by others before they have this number of names.
     pub(super) supplanting: (u32, usize),
+    /// A copy gets no name but the first one: the PFS refuses the others with this errno.
+    pub(super) refuses_links: Option<i32>,
     /// So many renames find something of others in the place of what they were to rename.
     pub(super) usurped: u32,
     /// What others have put under temporary names.
