@@ -273,7 +273,15 @@ impl Strand for List {
             unreachable!("{got:?} answers nothing that was asked");
         };
         for ((path, record), attr) in with_outcomes(&self.entries, attrs) {
-            let attr = attr.ok();
+            // Of these no attributes are asked to tell whether they are dirty.
+            let is_mark = matches!(record.kind, Kind::Moved | Kind::Whiteout);
+            let attr = match attr {
+                Err(trouble) if !is_mark => {
+                    sheet.refuse(path, 0, trouble);
+                    None
+                }
+                attr => attr.ok(),
+            };
             if is_dirty(path, record, attr.as_ref()) {
                 sheet.list_left(path, attr.map_or(0, |attr| attr.size));
             }

@@ -81,6 +81,8 @@ pub(super) struct World {
     pub(super) notes: BTreeMap<Vec<u8>, Vec<u8>>,
     /// Objects that somebody has open.
     pub(super) open: BTreeSet<ObjectId>,
+    /// Objects that the storage does not let anybody look at.
+    pub(super) unreadable: BTreeSet<ObjectId>,
     /// What was made in backing directories past the buffer.
     pub(super) strays: BTreeMap<ObjectId, Vec<StrayEntry>>,
     /// Modes of directories on the PFS, and what changed last in them.
@@ -402,6 +404,12 @@ impl World {
     }
 
     pub(super) fn attr(&self, oid: ObjectId) -> Work<Attr> {
+        if self.unreadable.contains(&oid) {
+            return Err(Trouble {
+                operation: "stat in the buffer",
+                errno: libc::EIO,
+            });
+        }
         let object = self.objects.get(&oid);
         // A mark has an object, too, which nobody asks anything of but that it is there.
         let object = object.copied().unwrap_or(Object {
