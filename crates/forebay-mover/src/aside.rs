@@ -10,6 +10,7 @@ use forebay_core::path::TreePath;
 use forebay_objects::AsideNotes;
 use forebay_pfs::Lower;
 use forebay_sys::{self as sys, Errno};
+use std::fmt::Display;
 use std::os::fd::AsFd;
 
 /// What a symbolic link says that is there for a moment.
@@ -184,34 +185,53 @@ pub(crate) fn sweep_elsewhere(
 ) -> Work<()> {
     let mut outcome = Ok(());
     for name in notes.names().during("list notes")? {
-        let Some(note) = read_note(notes, &name)? else {
-            let _held = notes.hold();
-            // Nothing was put aside before its note was whole.
-            if read_note(notes, &name)?.is_none() {
-                let _ = notes.forget(&name);
-            }
-            continue;
-        };
-        let is_elsewhere = !note.aside.parent().is_root();
-        if is_elsewhere || pfs::look(lower, &note.aside)?.is_none() {
-            let swept = sweep(lower, notes, &note.aside, touched, counters);
-            if let Err(e) = &swept {
-                let (operation, errno) = (e.operation, e.errno);
-                counters.remark(format!(
-                    "{} could not be removed from the PFS ({operation}: {errno})",
-                    note.aside
-                ));
-            }
-            outcome = outcome.and(swept.map(drop));
-        }
+        outcome = outcome.and(sweep_by_note(lower, notes, &name, touched, counters));
     }
     outcome
 }
 
-/// Is there a note about it?
+/// Sweeps what the note with this name tells of, unless a sweep of the root does.
+fn sweep_by_note(
+    lower: &Lower,
+    notes: &AsideNotes,
+    name: &[u8],
+    touched: &Touched,
+    counters: &Counters,
+) -> Work<()> {
+    let told = || {
+        let failed = |e: &Trouble| remark_on_failure(counters, name.escape_ascii(), e);
+        read_note(notes, name).inspect_err(failed)
+    };
+    let Some(note) = told()? else {
+        let _held = notes.hold();
+        // Nothing was put aside before its note was whole.
+        if told()?.is_none() {
+            let _ = notes.forget(name);
+        }
+        return Ok(());
+    };
+    let sweep_it = || {
+        let is_elsewhere = !note.aside.parent().is_root();
+        match is_elsewhere || pfs::look(lower, &note.aside)?.is_none() {
+            true => sweep(lower, notes, &note.aside, touched, counters).map(drop),
+            false => Ok(()),
+        }
+    };
+    sweep_it().inspect_err(|e| remark_on_failure(counters, &note.aside, e))
+}
+
+/// Remarks that something that a drain has left could not be removed.
+pub(crate) fn remark_on_failure(counters: &Counters, what: impl Display, e: &Trouble) {
+    let (operation, errno) = (e.operation, e.errno);
+    counters.remark(format!(
+        "{what} could not be removed from the PFS ({operation}: {errno})"
+    ));
+}
+
+/// Is there a note about it? If nobody can tell, there may be one.
 pub(crate) fn is_noted(notes: &AsideNotes, aside: &TreePath) -> bool {
     let note = read_note(notes, aside.name());
-    note.is_ok_and(|note| note.is_some_and(|note| note.aside == *aside))
+    note.map_or(true, |note| note.is_some_and(|note| note.aside == *aside))
 }
 
 fn read_note(notes: &AsideNotes, name: &[u8]) -> Work<Option<AsideNote>> {
@@ -564,6 +584,27 @@ mod tests {
             .unwrap();
             assert_eq!(scene.sweep(), ["up/d/late"]);
             assert_eq!(scene.notes.names().unwrap().len(), 0);
+        }
+    }
+
+    #[test]
+    fn a_note_that_can_not_be_read_keeps_nothing_else_from_being_swept() {
+        for scene in scenes() {
+            let path = TreePath::new("up/d").unwrap();
+            let ino = sys::stat(scene.lower.root(), b"up/d").unwrap().ino;
+            let aside = TreePath::new("up")
+                .unwrap()
+                .join(&discarded_name(ObjectId(7)));
+            let put = put(&scene.lower, &scene.notes, &path, ino, &aside, || Ok(()));
+            assert!(put.is_ok());
+            for n in 0..8 {
+                fs::create_dir(scene._storage.path().join(format!("aside/{n}"))).unwrap();
+            }
+            let root = TreePath::root();
+            let (touched, counters) = (&scene.touched, &scene.counters);
+            let swept = pfs_acts::sweep(&scene.lower, &scene.notes, &root, None, touched, counters);
+            assert_eq!(swept.unwrap_err().operation, "read note");
+            assert_eq!(fs::read_dir(scene.at("up")).unwrap().count(), 0);
         }
     }
 

@@ -19,6 +19,8 @@ use xxhash_rust::xxh3::Xxh3;
 /// Change times tick this coarsely on old kernels: a file that changed within one tick after we
 /// looked at it would look unchanged.
 const TICK: Duration = Duration::from_millis(20);
+/// So often a file that changes meanwhile is waited for.
+const MOST_TICKS: u32 = 5;
 
 /// A file of this size is copied without a question after its holes, if it has none to speak of.
 const SMALL_BYTES: u64 = 64 << 10;
@@ -334,19 +336,24 @@ fn open_made(dir: BorrowedFd<'_>, name: &[u8], made: &Made<'_>, owner: u32) -> W
     }
 }
 
-/// Attributes of an object, taken when its last change is surely over.
-fn wait_a_tick(attr: impl Fn() -> Sys<Attr>) -> Work<Attr> {
-    let seen = attr().during("stat in the buffer")?;
-    let changed = Duration::new(seen.ctime.sec.max(0) as u64, seen.ctime.nsec);
-    let now = SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default();
-    if let Some(rest) = (changed + TICK).checked_sub(now)
-        && !rest.is_zero()
-    {
+/// Attributes of an object, taken when the tick of its last change is surely over: any later change shows in its change time. One
+/// that was changed before each of [`MOST_TICKS`] looks will be found changed after the copy, too.
+fn wait_a_tick(mut attr: impl FnMut() -> Sys<Attr>) -> Work<Attr> {
+    let mut seen = attr().during("stat in the buffer")?;
+    for _ in 0..MOST_TICKS {
+        let changed = Duration::new(seen.ctime.sec.max(0) as u64, seen.ctime.nsec);
+        let now = SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default();
+        let Some(rest) = (changed + TICK).checked_sub(now).filter(|r| !r.is_zero()) else {
+            break;
+        };
         // A clock that was set back must not stop the drain.
         std::thread::sleep(rest.min(TICK));
-        return attr().during("stat in the buffer");
+        let before = std::mem::replace(&mut seen, attr().during("stat in the buffer")?);
+        if seen.ctime == before.ctime {
+            break;
+        }
     }
     Ok(seen)
 }
@@ -362,6 +369,7 @@ fn or_supplanted<T>(made: Work<T>) -> Work<Option<T>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use forebay_core::facts::Timestamp;
     use std::fs;
     use std::os::unix::fs::symlink;
 
@@ -387,5 +395,44 @@ mod tests {
         assert_eq!(opened("file", &Made::Link(b"text")), Err(Errno::EXIST));
         fs::hard_link(at("fifo"), at("second")).unwrap();
         assert_eq!(opened("second", &fifo), Err(Errno::EXIST));
+    }
+
+    /// The change time of something that was changed just now.
+    fn just_now() -> Timestamp {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let now = now.unwrap();
+        Timestamp {
+            sec: now.as_secs() as i64,
+            nsec: now.subsec_nanos(),
+        }
+    }
+
+    #[test]
+    fn what_changes_while_its_tick_is_waited_for_is_waited_for_once_more() {
+        for changes in [0, 1, 3] {
+            let (mut looks, mut ctime) = (0, Timestamp::default());
+            let seen = wait_a_tick(|| {
+                if looks <= changes {
+                    ctime = just_now();
+                }
+                looks += 1;
+                Ok(Attr {
+                    ctime,
+                    ..Attr::default()
+                })
+            });
+            assert_eq!(looks, changes + 2, "the last look shows no change");
+            assert_eq!(seen.unwrap().ctime, ctime);
+        }
+        let mut looks = 0;
+        wait_a_tick(|| {
+            looks += 1;
+            Ok(Attr {
+                ctime: just_now(),
+                ..Attr::default()
+            })
+        })
+        .unwrap();
+        assert_eq!(looks, MOST_TICKS + 1, "it is not waited for without end");
     }
 }

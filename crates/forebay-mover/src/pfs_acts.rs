@@ -319,17 +319,11 @@ pub(crate) fn sweep(
         // What another bridge has put aside is in its own notes.
         if of.is_none() && swept.as_ref().is_ok_and(|is_ours| !is_ours) {
             counters.remark(format!(
-                "{} looks like what a drain has left on the PFS, and is not: it stays",
-                String::from_utf8_lossy(name)
+                "{path} looks like what a drain has left on the PFS, and is not: it stays"
             ));
         }
         if let Err(e) = swept {
-            counters.remark(format!(
-                "{} could not be removed from the PFS ({}: {})",
-                String::from_utf8_lossy(&entry.name),
-                e.operation,
-                e.errno
-            ));
+            aside::remark_on_failure(counters, &path, &e);
             if is_own_name(dir.as_fd(), notes, &path) {
                 outcome = outcome.and(Err(e));
             }

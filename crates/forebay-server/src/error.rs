@@ -120,6 +120,13 @@ pub enum Error {
         /// Why.
         cause: LabelError,
     },
+    /// A backing object can't be given its label.
+    Unlabelled {
+        /// Which.
+        object: ObjectName,
+        /// Why.
+        why: String,
+    },
     /// The storage has a format that this program can't use.
     Format(FormatError),
     /// The tables failed or are damaged.
@@ -329,6 +336,9 @@ impl fmt::Display for Error {
             Error::System { operation, cause } => write!(f, "{operation}: {cause}"),
             Error::Object { object, cause } => write!(f, "backing object {object}: {cause}"),
             Error::Label { object, cause } => write!(f, "label of backing object {object}: {cause}"),
+            Error::Unlabelled { object, why } => {
+                write!(f, "backing object {object} could not be labelled: {why}")
+            }
             Error::Format(e) => e.fmt(f),
             Error::Tables(e) => e.fmt(f),
             Error::TooLow(why) => why.fmt(f),

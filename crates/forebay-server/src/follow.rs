@@ -91,20 +91,24 @@ impl AfterSync {
     }
 }
 
-/// Writes the label of an object as the tables have it now.
+/// Writes the label of an object as the tables have it now. What fails gets into the log.
 pub(crate) fn relabel(server: &ServerHandle, object: ObjectName) {
-    // The lock is held while the label is made equal to the table and until that is noted, so that no later rename comes between.
-    let outcome = server.with_look(|facts, locked| {
-        let done = label_anew(server, facts, object);
-        done.map(|()| server.namespace.object_relabeled(object, locked))
-    });
-    if let Err(why) = outcome {
+    if let Err(why) = try_to_relabel(server, object) {
         // The mark stays, and the next start tries again.
         server.log.limited(
             Cause::Io,
             format_args!("backing object {object} could not be labelled: {why}"),
         );
     }
+}
+
+/// As [`relabel`], for callers that say themselves what has failed.
+pub(crate) fn try_to_relabel(server: &ServerHandle, object: ObjectName) -> Result<(), Unlabelled> {
+    // The lock is held while the label is made equal to the table and until that is noted, so that no later rename comes between.
+    server.with_look(|facts, locked| {
+        let done = label_anew(server, facts, object);
+        done.map(|()| server.namespace.object_relabeled(object, locked))
+    })
 }
 
 /// Why an object does not get the label that it should carry.

@@ -137,6 +137,34 @@ fn a_damaged_label_is_found_and_written_anew() {
 }
 
 #[test]
+fn a_label_that_can_not_be_written_does_not_count_as_mended() {
+    let place = three_files();
+    let path = backing(&place, b"two");
+    let file = std::fs::File::open(&path).unwrap();
+    sys::set_xattr(file.as_fd(), label::XATTR, b"nonsense").unwrap();
+    let chattr = |flag: &str| {
+        let mut command = std::process::Command::new("chattr");
+        let outcome = command.arg(flag).arg(&path).output();
+        outcome.is_ok_and(|output| output.status.success())
+    };
+    if !chattr("+i") {
+        return forebay_testkit::skip("only root can make a file immutable, and not everywhere");
+    }
+    let report = check(&place, MEND);
+    assert!(chattr("-i"));
+    assert_eq!(report.mended, 0, "{:?}", report.problems);
+    let [failed, found] = &report.problems[..] else {
+        panic!("{:?}", report.problems);
+    };
+    assert!(
+        failed.starts_with("could not mend: backing object"),
+        "{failed}"
+    );
+    assert!(found.contains("no label, or a damaged one"), "{found}");
+    is_found_and_mended(&place, "dir/two: its object has no label, or a damaged one");
+}
+
+#[test]
 fn a_file_exchanged_for_another_is_found() {
     let place = three_files();
     let file = backing(&place, b"two");

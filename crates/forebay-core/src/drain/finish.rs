@@ -3,7 +3,7 @@
 use super::act::{Act, DrainVerdict, Got, StrayEntry, Trouble, Work};
 use super::drain_facts::DrainFacts;
 use super::rules::{OURS, Update, commit_of, is_dirty, stamp, unsettled};
-use super::sheet::Sheet;
+use super::sheet::{Reason, Sheet};
 use super::strand::{Strand, with_outcomes};
 use crate::bridge::ReadSet;
 use crate::facts::{Attr, Outcome};
@@ -240,7 +240,7 @@ impl Strand for SyncDirs {
                     errno: libc::ENOENT | libc::ENOTDIR | libc::EINVAL,
                     ..
                 }) => {}
-                Err(trouble) => sheet.cannot_sync(dir, trouble),
+                Err(trouble) => sheet.leave_without_record(dir, Reason::Refused(trouble)),
             }
         }
     }
@@ -273,7 +273,15 @@ impl Strand for List {
             unreachable!("{got:?} answers nothing that was asked");
         };
         for ((path, record), attr) in with_outcomes(&self.entries, attrs) {
-            let attr = attr.ok();
+            // Of these no attributes are asked to tell whether they are dirty.
+            let is_mark = matches!(record.kind, Kind::Moved | Kind::Whiteout);
+            let attr = match attr {
+                Err(trouble) if !is_mark => {
+                    sheet.refuse(path, 0, trouble);
+                    None
+                }
+                attr => attr.ok(),
+            };
             if is_dirty(path, record, attr.as_ref()) {
                 sheet.list_left(path, attr.map_or(0, |attr| attr.size));
             }

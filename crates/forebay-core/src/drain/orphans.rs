@@ -95,7 +95,7 @@ impl Orphan {
     fn changed(&mut self, sheet: &mut Sheet) {
         let waits = waiting_path(self.oid);
         let cause = "others have changed what was renamed here and then removed: what is theirs in it has to be moved away on the PFS";
-        sheet.leave(&waits, 0, Reason::Blocked(cause.to_owned()));
+        sheet.leave_without_record(&waits, Reason::Blocked(cause.to_owned()));
         self.state = State::End;
     }
 
@@ -107,9 +107,10 @@ impl Orphan {
                 sheet.note_unsynced(&waits);
                 State::Forget
             }
+            Err(trouble) if trouble.errno == libc::EEXIST => return self.changed(sheet),
             // The note stays for the next pass.
             Err(trouble) => {
-                sheet.cannot_sync(&waits, trouble);
+                sheet.leave_without_record(&waits, Reason::Refused(trouble));
                 State::End
             }
         };

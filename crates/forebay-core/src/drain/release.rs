@@ -26,7 +26,7 @@
 //! So between the probe and the end of the mark nobody has the object open, nobody gets it open, and
 //! what the probe saw of it is its last state.
 
-use super::act::{Act, DrainCommit, DrainVerdict, Got, Use, Work};
+use super::act::{Act, DrainCommit, DrainVerdict, Got, Trouble, Use, Work};
 use super::contents::all_names;
 use super::drain_facts::DrainFacts;
 use super::rules::{OURS, Update, commit_of, has_contents, is_dirty, is_natural, read, unsettled};
@@ -63,6 +63,8 @@ enum Keep {
     Open,
     Passing,
     Entered,
+    /// Nobody can tell.
+    Refused(Trouble),
     /// Kept without a report of its own: a directory above or below it is kept, or another name of it comes later.
     Quietly,
 }
@@ -139,7 +141,6 @@ impl Release {
         let mut going = BTreeSet::new();
         for ((path, before), attr) in with_outcomes(&self.entries, attrs) {
             let now = read(facts, path, reads)?;
-            let attr = attr.as_ref().ok();
             let Some(record) = now.filter(|r| r.transit.is_none()) else {
                 continue;
             };
@@ -152,10 +153,10 @@ impl Release {
                 ReleaseWalk::Dirs if unsettled(facts, &path.parent(), reads)?.is_some() => {
                     Some(Keep::Changed)
                 }
-                ReleaseWalk::Dirs => is_dirty(path, &record, attr).then_some(Keep::Changed),
+                ReleaseWalk::Dirs => by_state(path, &record, attr),
                 ReleaseWalk::Contents => match attr {
-                    Some(attr) => self.judge_names(&mut candidate, attr, facts, reads)?,
-                    None => Some(Keep::Changed),
+                    Ok(attr) => self.judge_names(&mut candidate, attr, facts, reads)?,
+                    Err(trouble) => Some(Keep::Refused(*trouble)),
                 },
                 ReleaseWalk::Places => {
                     let has_child = facts
@@ -270,7 +271,8 @@ impl Release {
                         .then_some(Keep::Changed)
                 }
                 Ok(Use::Passing) => Some(Keep::Passing),
-                Ok(Use::Held) | Err(_) => Some(Keep::Open),
+                Ok(Use::Held) => Some(Keep::Open),
+                Err(trouble) => Some(Keep::Refused(trouble)),
             };
         }
         self.state = State::Finish;
@@ -282,7 +284,7 @@ impl Release {
             candidate.keep = if busy.contains(&record.object.oid) {
                 Some(Keep::Entered)
             } else {
-                is_dirty(path, record, attr.ok().as_ref()).then_some(Keep::Changed)
+                by_state(path, record, &attr)
             };
         }
         self.state = State::Finish;
@@ -340,6 +342,7 @@ impl Release {
                         Keep::Entered => {
                             "a process is in a directory that was made in the buffer".to_owned()
                         }
+                        Keep::Refused(trouble) => format!("{path}: {trouble}"),
                         Keep::Quietly => continue,
                     };
                     sheet.keep_because(|| words);
@@ -347,6 +350,14 @@ impl Release {
             }
         }
         self.state = State::End;
+    }
+}
+
+/// Why the object of this record is kept, if its state is a reason.
+fn by_state(path: &TreePath, record: &PathRecord, now: &Work<Attr>) -> Option<Keep> {
+    match now {
+        Ok(now) => is_dirty(path, record, Some(now)).then_some(Keep::Changed),
+        Err(trouble) => Some(Keep::Refused(*trouble)),
     }
 }
 

@@ -141,8 +141,9 @@ pub(super) struct Sheet {
     failed: BTreeMap<TreePath, Left>,
     /// What was made past the buffer, by its directory.
     strays: BTreeMap<TreePath, (ObjectName, Vec<StrayEntry>)>,
-    /// Directories of the PFS that could not be synced.
-    unsyncable: BTreeMap<TreePath, Trouble>,
+    /// What is left on the PFS at paths that no record has: directories that could not be synced, and what nothing speaks of any
+    /// more and could not be removed.
+    without_record: BTreeMap<TreePath, Reason>,
     pub(super) report: DrainReport,
     /// Directories of the PFS whose entries are not known to be on its disks.
     unsynced: BTreeSet<TreePath>,
@@ -171,7 +172,7 @@ impl Sheet {
             tally: Tally::default(),
             failed: BTreeMap::new(),
             strays: BTreeMap::new(),
-            unsyncable: BTreeMap::new(),
+            without_record: BTreeMap::new(),
             report: DrainReport::default(),
             unsynced: BTreeSet::new(),
             workplaces: Workplaces::default(),
@@ -183,7 +184,7 @@ impl Sheet {
         }
     }
 
-    /// Something fails to get to the PFS. The first reason is the one that counts.
+    /// Something that has a record fails to get to the PFS. It is listed if the record is dirty in the end. The first reason counts.
     pub(super) fn leave(&mut self, path: &TreePath, bytes: u64, reason: Reason) {
         if self.failed.len() < MOST_LEFT {
             let left = Left {
@@ -266,14 +267,11 @@ impl Sheet {
         self.failed.clear();
         self.strays.clear();
         let listed: BTreeSet<_> = self.report.left.iter().map(|l| l.path.clone()).collect();
-        let mut dirs: BTreeMap<_, _> = std::mem::take(&mut self.unsyncable)
-            .into_iter()
-            .map(|(dir, trouble)| (dir, Reason::Refused(trouble)))
-            .collect();
+        let mut without_record = std::mem::take(&mut self.without_record);
         for (dir, trouble) in self.workplaces.unswept() {
-            dirs.insert(dir.clone(), Reason::Leftovers(*trouble));
+            without_record.insert(dir.clone(), Reason::Leftovers(*trouble));
         }
-        for (path, reason) in dirs {
+        for (path, reason) in without_record {
             if !listed.contains(&path) {
                 self.count_left(Left {
                     path,
@@ -304,8 +302,9 @@ impl Sheet {
         due.then(|| std::mem::take(&mut self.unsynced).into_iter().collect())
     }
 
-    pub(super) fn cannot_sync(&mut self, dir: &TreePath, trouble: Trouble) {
-        self.unsyncable.entry(dir.clone()).or_insert(trouble);
+    /// Something is left on the PFS at a path that no record has: [`Sheet::leave`] would not list it. The first reason counts.
+    pub(super) fn leave_without_record(&mut self, path: &TreePath, reason: Reason) {
+        self.without_record.entry(path.clone()).or_insert(reason);
     }
 
     /// An object is drained or given up.

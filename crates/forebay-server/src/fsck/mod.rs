@@ -140,7 +140,7 @@ fn look_and_mend(server: &ServerHandle, mend: bool, report: &mut FsckReport) -> 
 
 fn apply(server: &ServerHandle, mend: Mend) -> Result<(), Error> {
     match mend {
-        Mend::Relabel(object) => follow::relabel(server, object),
+        Mend::Relabel(object) => relabel(server, object)?,
         Mend::Adopt(object) => adopt(server, object)?,
         Mend::Forget(object) => server
             .objects
@@ -155,6 +155,13 @@ fn apply(server: &ServerHandle, mend: Mend) -> Result<(), Error> {
         }])?,
     }
     Ok(())
+}
+
+fn relabel(server: &ServerHandle, object: ObjectName) -> Result<(), Error> {
+    follow::try_to_relabel(server, object).map_err(|why| Error::Unlabelled {
+        object,
+        why: why.to_string(),
+    })
 }
 
 /// Gives an object without a name one.
@@ -173,8 +180,7 @@ fn adopt(server: &ServerHandle, object: ObjectName) -> Result<(), Error> {
         Adoption::Put(path, record) => {
             let record = *record;
             server.namespace.mend(vec![Change::Put { path, record }])?;
-            follow::relabel(server, object);
-            Ok(())
+            relabel(server, object)
         }
     }
 }

@@ -1,9 +1,15 @@
 //! Copies of which nobody knows whether they have got their names.
 
 use super::{Candidate, CopyBatch, CopyFate, State};
-use crate::drain::act::{Act, Work};
+use crate::drain::act::{Act, Trouble, Work};
 use crate::drain::sheet::{Reason, Sheet};
 use crate::facts::Attr;
+
+/// Can the call that failed so have been done all the same? Then a client may go on showing for a while what was there before. A
+/// link that is made a second time may find itself.
+fn is_in_doubt(trouble: Trouble) -> bool {
+    trouble.may_be_done() || trouble.errno == libc::EEXIST
+}
 
 impl CopyBatch {
     fn unclear(&mut self) -> impl Iterator<Item = (&mut Candidate, &mut CopyFate)> {
@@ -43,7 +49,9 @@ impl CopyBatch {
                 // What was in its place may have got the temporary name.
                 useless.extend(candidate.task.temporaries());
                 *fate = CopyFate::Good;
-            } else if let (true, CopyFate::Unclear(trouble)) = (is_last, &*fate) {
+            } else if let CopyFate::Unclear(trouble) = *fate
+                && (is_last || !is_in_doubt(trouble))
+            {
                 if trouble.may_be_done() && !is_settled {
                     let shown = candidate.placed.iter_mut();
                     shown
@@ -53,8 +61,8 @@ impl CopyBatch {
                 *fate = CopyFate::Failed(match trouble.errno {
                     libc::EEXIST => Reason::Changed,
                     _ => {
-                        is_refused |= trouble.errno != libc::ENOENT;
-                        Reason::Refused(*trouble)
+                        is_refused |= is_in_doubt(trouble) && trouble.errno != libc::ENOENT;
+                        Reason::Refused(trouble)
                     }
                 });
             }

@@ -100,7 +100,7 @@ enum CopyFate {
     Suspect(Box<(PathRecord, Attr)>),
     /// The object or its records have changed.
     Stale,
-    /// Giving it its names has failed, but may have been done.
+    /// Giving it its names has failed. It may have some of them, or all.
     Unclear(Trouble),
     /// Others have put something else in its place before it had all its names.
     Supplanted,

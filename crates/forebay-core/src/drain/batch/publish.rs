@@ -159,11 +159,8 @@ impl CopyBatch {
             match did {
                 Ok(Named::Whole) => {}
                 Ok(Named::Supplanted) => *fate = CopyFate::Supplanted,
-                // A link that is made a second time may find itself.
-                Err(trouble) if trouble.may_be_done() || trouble.errno == libc::EEXIST => {
-                    *fate = CopyFate::Unclear(trouble);
-                }
-                Err(trouble) => *fate = CopyFate::Failed(Reason::Refused(trouble)),
+                // It may have some of its names, whatever has failed after that.
+                Err(trouble) => *fate = CopyFate::Unclear(trouble),
             }
         }
         self.looks = 0;

@@ -149,6 +149,15 @@ impl World {
                 assert!(self.foreign.insert(temporary.clone()), "a name of its own");
                 return Ok(Named::Supplanted);
             }
+            if let Some(errno) = self.refuses_links
+                && n > 0
+            {
+                self.pfs.remove(temporary);
+                return Err(Trouble {
+                    operation: "link",
+                    errno,
+                });
+            }
             if self.pfs.get(path) == Some(&Node::Dir) || !self.has_dir(path) {
                 self.pfs.remove(temporary);
                 return self.fails("rename");

@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::identity::Identity;
+use crate::record::{BridgeId, ObjectId, PathRecord, Transit};
 
 /// Drives a pass as far as `goes_on` lets it; true if it came to its end.
 fn drive_while(
@@ -28,6 +29,34 @@ fn drive_while(
 fn drain_the_rest(world: &mut World, what: &str) {
     let mut view = world.view();
     drain_all(world, &mut view, &mut Rng::new(1), what);
+}
+
+#[test]
+fn what_waits_for_nobody_and_was_changed_by_others_is_listed_until_that_is_taken_away() {
+    let waits = TreePath::root().join(&waiting_name(ObjectId::new(BridgeId(0), 1, 1)));
+    let mut world = World {
+        pfs: Tree::from([(waits.clone(), Node::Dir)]),
+        ..World::default()
+    };
+    let known = Identity::of(&world.lower_attr(&waits).unwrap()).with_contents([]);
+    let key = [orphans::NOTES, waits.name()].concat();
+    world.notes.insert(key, known.encode().to_vec());
+    let theirs = waits.join(b"theirs");
+    world.pfs.insert(theirs.clone(), Node::File(1));
+    for _ in 0..2 {
+        let mut drain = Drain::new(terms(1));
+        assert!(drive_while(&mut drain, &mut world, |_, _| true));
+        let report = drain.report();
+        let [left] = &report.left[..] else {
+            panic!("{:?}", report.left);
+        };
+        assert_eq!(left.path, waits);
+        assert!(matches!(left.reason, Reason::Blocked(_)) && !report.released);
+        assert!(world.pfs.contains_key(&theirs));
+    }
+    world.pfs.remove(&theirs);
+    drain_the_rest(&mut world, "it is taken away");
+    assert_eq!(world.pfs, Tree::new());
 }
 
 #[test]
@@ -294,4 +323,34 @@ fn what_was_made_past_the_buffer_is_named_in_every_pass_and_keeps_its_directory_
     assert_eq!(drain.report().left, []);
     assert!(drain.report().released);
     assert!(world.records.is_empty());
+}
+
+#[test]
+fn what_the_storage_does_not_show_is_named_as_that_and_not_as_changed_or_open() {
+    let refused = Trouble {
+        operation: "stat in the buffer",
+        errno: libc::EIO,
+    };
+    let mut world = World::default();
+    world.create(&p("d"), Node::Dir);
+    let oids: Vec<_> = world.objects.keys().copied().collect();
+    world.unreadable.extend(oids);
+    let mut drain = Drain::new(terms(1));
+    assert!(drive_while(&mut drain, &mut world, |_, _| true));
+    let left: Vec<_> = drain.report().left.iter().map(|l| &l.reason).collect();
+    assert_eq!(left, [&Reason::Refused(refused)]);
+    for kind in [Node::Dir, Node::File(1)] {
+        let mut world = World::default();
+        world.create(&p("a"), kind);
+        let mut drain = Drain::new(terms(1));
+        let ended = drive_while(&mut drain, &mut world, |world, _| {
+            let is_marked = |r: &PathRecord| r.transit == Some(Transit::Releasing);
+            let marked = world.records.values().filter(|r| is_marked(r));
+            world.unreadable = marked.map(|r| r.object.oid).collect();
+            true
+        });
+        assert!(ended && !drain.report().released);
+        let why = drain.report().kept_because.clone();
+        assert_eq!(why, Some(format!("a: {refused}")));
+    }
 }

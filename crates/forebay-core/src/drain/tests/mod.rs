@@ -733,3 +733,25 @@ fn a_copy_in_whose_place_others_have_put_something_is_made_again_elsewhere_and_n
         }
     }
 }
+
+#[test]
+fn a_file_that_got_only_its_first_name_is_known_there() {
+    for errno in [libc::EMLINK, libc::EACCES, libc::EIO] {
+        let mut world = World::default();
+        world.create(&p("a"), Node::File(1));
+        world.link(&p("a"), &p("b"));
+        world.refuses_links = Some(errno);
+        let mut view = world.view();
+        let mut rng = Rng::new(1);
+        let pass = Drain::new(terms(1));
+        let drain = drive(pass, &mut world, &mut view, &mut rng, &CALM).unwrap();
+        let left = &drain.report().left;
+        let is_refused =
+            |left: &Left| matches!(left.reason, Reason::Refused(trouble) if trouble.errno == errno);
+        assert!(left.iter().any(is_refused), "{left:?}");
+        assert!(left.iter().all(|left| left.reason != Reason::Taken));
+        assert!(world.pfs.contains_key(&p("a")));
+        world.refuses_links = None;
+        drain_all(&mut world, &mut view, &mut rng, "links are made again");
+    }
+}

@@ -81,6 +81,8 @@ pub(super) struct World {
     pub(super) notes: BTreeMap<Vec<u8>, Vec<u8>>,
     /// Objects that somebody has open.
     pub(super) open: BTreeSet<ObjectId>,
+    /// Objects that the storage does not let anybody look at.
+    pub(super) unreadable: BTreeSet<ObjectId>,
     /// What was made in backing directories past the buffer.
     pub(super) strays: BTreeMap<ObjectId, Vec<StrayEntry>>,
     /// Modes of directories on the PFS, and what changed last in them.
@@ -98,6 +100,8 @@ pub(super) struct World {
     pub(super) shown_before: Option<(Tree, u32)>,
     /// So many copies are taken away from their temporary names by others before they have this number of names.
     pub(super) supplanting: (u32, usize),
+    /// A copy gets no name but the first one: the PFS refuses the others with this errno.
+    pub(super) refuses_links: Option<i32>,
     /// So many renames find something of others in the place of what they were to rename.
     pub(super) usurped: u32,
     /// What others have put under temporary names.
@@ -400,6 +404,12 @@ impl World {
     }
 
     pub(super) fn attr(&self, oid: ObjectId) -> Work<Attr> {
+        if self.unreadable.contains(&oid) {
+            return Err(Trouble {
+                operation: "stat in the buffer",
+                errno: libc::EIO,
+            });
+        }
         let object = self.objects.get(&oid);
         // A mark has an object, too, which nobody asks anything of but that it is there.
         let object = object.copied().unwrap_or(Object {
