@@ -36,4 +36,20 @@ pub struct Status {
     pub staged_files: u64,
     /// Bytes of these files.
     pub staged_bytes: u64,
+    /// Programs that were started although the library does not reach them.
+    #[serde(default)]
+    pub bypassing: Vec<BypassingProgram>,
+}
+
+/// A program that sees the PFS instead of the buffer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BypassingProgram {
+    /// Its path as it was given; `None`: those that are not remembered by name.
+    pub path: Option<String>,
+    /// Why; empty for those.
+    pub why: String,
+    /// How often it was started.
+    pub starts: u64,
+    /// So often its working directory was in the buffer, or an argument named it.
+    pub may_look: u64,
 }

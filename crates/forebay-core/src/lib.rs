@@ -17,6 +17,7 @@
 mod access;
 pub mod batch;
 pub mod bridge;
+pub mod bypass;
 pub mod callers;
 pub mod claim;
 pub mod collective;

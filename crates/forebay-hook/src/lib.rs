@@ -32,6 +32,7 @@
 #![no_std]
 #![allow(unsafe_code)]
 
+pub mod bypass;
 mod elf;
 pub mod environment;
 pub mod foreign;

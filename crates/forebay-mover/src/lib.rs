@@ -22,5 +22,5 @@ mod throttle;
 pub use counters::Counters;
 pub use ground::{Door, Ground, Halt, Points};
 pub use inventory::take as take_inventory;
-pub use pass::{Pass, release, resume};
+pub use pass::{Pass, refresh, release, resume};
 pub use processes::{InUse, who_shows_in_proc, who_uses};

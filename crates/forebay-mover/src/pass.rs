@@ -84,11 +84,31 @@ pub fn release(ground: Ground<'_>, paths: Vec<TreePath>) -> Result<DrainReport, 
     let request = DrainRequest::default();
     let pass = Pass::new(ground, &request, &counters, &points);
     let outcome = pass.drive(Drain::release(paths), 0);
-    if let Err(Halt::Fault(_)) = outcome {
-        // Requests wait for what is in transit. If this fails as well, the next start does it.
+    outcome
+        .or_else(|halt| resume_after(ground, halt))
+        .map(|()| counters.report())
+}
+
+/// Lets copies go that were drained, and that others have changed or removed on the PFS since, so that programs see what is there.
+/// Not while a drain is at work.
+///
+/// # Errors
+/// The tables failed.
+pub fn refresh(ground: Ground<'_>) -> Result<(), Halt> {
+    let counters = Counters::new(true);
+    let points = Points::none();
+    let request = DrainRequest::default();
+    let pass = Pass::new(ground, &request, &counters, &points);
+    let outcome = pass.drive(Drain::refresh(), 0);
+    outcome.or_else(|halt| resume_after(ground, halt))
+}
+
+/// After what has ended a machine. Requests wait for what is in transit. If it can't be resumed either, the next start does it.
+fn resume_after<T>(ground: Ground<'_>, halt: Halt) -> Result<T, Halt> {
+    if let Halt::Fault(_) = halt {
         let _ = resume(ground);
     }
-    outcome.map(|()| counters.report())
+    Err(halt)
 }
 
 fn quarantine_fails(e: Errno) -> Fault {
@@ -148,10 +168,7 @@ impl<'g> Pass<'g> {
             self.terms.batches,
         );
         self.give_times_back();
-        if let Err(Halt::Fault(_)) = outcome {
-            // Requests wait for what is in transit. If this fails as well, the next start does it.
-            let _ = resume(self.ground);
-        }
+        let outcome = outcome.or_else(|halt| resume_after(self.ground, halt));
         let withheld = self.ground.objects.withheld();
         self.counters
             .withhold(withheld.map_err(|e| Halt::Fault(quarantine_fails(e)))?);

@@ -53,6 +53,7 @@ use crate::instance::{Instance, TABLES};
 use crate::limits::{REMOVED_AT_ONCE, STAGE_LIMIT_BYTES};
 use crate::log::Log;
 use forebay_admin::{BridgeInfo, instance_dir, socket_path};
+use forebay_core::bypass::BypassingPrograms;
 use forebay_core::facts::{Devices, Settings};
 use forebay_core::path::TreePath;
 use forebay_core::process_limits::{check_descriptors, check_file_bytes};
@@ -166,6 +167,8 @@ pub struct ServerHandle {
     pub log: Log,
     /// Counters.
     pub counters: status::Activity,
+    /// Programs that started without the library.
+    pub(crate) bypassing: Mutex<BypassingPrograms>,
     /// Threads that may block.
     pub pool: pool::Pool,
     pub(crate) listings: listings::Listings,
@@ -281,6 +284,7 @@ impl ServerHandle {
             },
             log,
             counters: status::Activity::default(),
+            bypassing: Mutex::default(),
             pool: pool::Pool::new(me_uid),
             listings: listings::Listings::default(),
             in_place: in_place::InPlace::new(epoch > 1),
@@ -304,6 +308,10 @@ impl ServerHandle {
         };
         let recovered = recover::recover(&server, past)?;
         forebay_mover::resume(server.ground())?;
+        // After a crash in the middle of a run, programs go on with what they have.
+        if past.clean {
+            forebay_mover::refresh(server.ground())?;
+        }
         // Nothing is served that a power loss could take back to another life.
         server.namespace.sync()?;
         recover::report(&server, past, &recovered);

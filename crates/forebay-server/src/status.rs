@@ -1,7 +1,8 @@
 //! What the bridge counts, and how it looks from outside.
 
 use crate::ServerHandle;
-use forebay_admin::Status;
+use forebay_admin::{BypassingProgram, Status};
+use forebay_core::bypass::{BypassingPrograms, Starts};
 use forebay_core::share::may_take;
 use forebay_sys::Peer;
 use forebay_wire::Op;
@@ -11,10 +12,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Counters of requests: one per number of an operation.
 const OP_COUNTERS: usize = 32;
-const _: () = assert!((Op::NameTable as usize) < OP_COUNTERS);
+const _: () = assert!((Op::Bypass as usize) < OP_COUNTERS);
 
 /// The operations that are shown, with their names.
-const OPS: [(Op, &str); 19] = [
+const OPS: [(Op, &str); 20] = [
     (Op::Hello, "hello"),
     (Op::Open, "open"),
     (Op::Resolve, "resolve"),
@@ -34,6 +35,7 @@ const OPS: [(Op, &str); 19] = [
     (Op::Sync, "sync"),
     (Op::Words, "words"),
     (Op::NameTable, "names"),
+    (Op::Bypass, "bypass"),
 ];
 
 /// What the bridge has done since its start.
@@ -221,5 +223,21 @@ pub fn take(server: &ServerHandle) -> Status {
         grants: load(&counters.grants),
         staged_files: load(&counters.staged_files),
         staged_bytes: load(&counters.staged_bytes),
+        bypassing: bypassing(&server.bypassing.lock()),
     }
+}
+
+fn bypassing(all: &BypassingPrograms) -> Vec<BypassingProgram> {
+    let shown = |path: Option<String>, why: &str, starts: Starts| BypassingProgram {
+        path,
+        why: why.to_owned(),
+        starts: starts.all,
+        may_look: starts.may_look,
+    };
+    let named = all.programs.iter().map(|program| {
+        let path = String::from_utf8_lossy(&program.path).into_owned();
+        shown(Some(path), program.why.in_words(), program.starts)
+    });
+    let further = (all.further.all > 0).then(|| shown(None, "", all.further));
+    named.chain(further).collect()
 }

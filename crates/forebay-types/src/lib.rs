@@ -6,12 +6,14 @@
 
 mod attr;
 mod backing;
+mod bypass;
 mod devices;
 mod id;
 mod stamp;
 
 pub use attr::{ATTR_BYTES, Attr, Timestamp, WrongLength};
 pub use backing::{Backing, FOLDER_BITS, folder_of};
+pub use bypass::Bypass;
 pub use devices::Devices;
 pub use id::{BridgeId, COPY, ObjectId, ObjectName, SHAPE_MASK, Token};
 pub use stamp::Stamp;

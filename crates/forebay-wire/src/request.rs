@@ -62,6 +62,9 @@ pub enum Op {
     /// The memory that says which objects names stand for. Reply: a grant of that memory, [`crate::NAME_TABLE_BYTES`] long and
     /// read-only. It holds a [`crate::NameTable`]. EPERM for another user than the bridge's own.
     NameTable = 19,
+    /// A program is about to start that a preloaded library does not reach. `str1` its path as it was given, `arg0` why
+    /// ([`crate::Bypass`]), `arg1` 1 if it may look into the buffer. EEXIST: that is known already.
+    Bypass = 20,
 }
 
 impl Op {
@@ -86,6 +89,7 @@ impl Op {
             17 => Op::Sync,
             18 => Op::Words,
             19 => Op::NameTable,
+            20 => Op::Bypass,
             other => return Err(DecodeError::UnknownTag(other)),
         })
     }

@@ -24,6 +24,8 @@ pub mod exit {
     pub const USAGE: u8 = 2;
     /// Data remains in the buffer (`EX_TEMPFAIL`). Nothing is lost, but the data is not on the PFS yet.
     pub const DATA_LEFT: u8 = 75;
+    /// A program of the run went past the buffer, and may have looked for something in it (`run` only).
+    pub const WENT_PAST: u8 = 76;
     /// `run`, `attach` or `record` failed before the command was started.
     pub const NOT_STARTED: u8 = 125;
     /// `run`, `attach` or `record` found the command but could not execute it.
@@ -161,7 +163,8 @@ pub struct DrainOptions {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Exit status: that of CMD; 128+N if signal N killed it; 75 if data could not be drained (listed,
-with the command that retries; nothing is lost); 125 if forebay failed before CMD was started;
+with the command that retries; nothing is lost); 76 if CMD ended with 0, but a program went past the
+buffer and may have looked into it (--allow-bypass); 125 if forebay failed before CMD was started;
 126 if CMD cannot be executed; 127 if it is not found.
 
 Examples:
@@ -207,6 +210,10 @@ pub struct RunArgs {
     /// see, also static ones and those in Go (docs/MOUNT.md), or the better one that works here.
     #[arg(long, value_name = "HOW", value_enum, default_value_t = Via::Preload)]
     pub via: Via,
+    /// End with CMD's status although programs that the library does not reach (static ones, those in Go, set-user-id) were
+    /// started in the buffer, or with a path in it. They see the PFS as it is; the report names them.
+    #[arg(long)]
+    pub allow_bypass: bool,
     /// With --collective: say for each file what became of its collective calls, which method was chosen and why. On the
     /// standard error, or into FILE; as JSON if its name ends in .json.
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-", requires = "collective")]

@@ -344,7 +344,8 @@ pub fn why(left: &Left) -> String {
             let place = printable(left.cause.as_bytes());
             format!("made past the buffer, it lies in {place}")
         }
-        Reason::Blocked => left.cause.clone(),
+        // It names paths.
+        Reason::Blocked => printable(left.cause.as_bytes()),
         Reason::Error => format!("{}: {}", left.operation, left.cause),
         Reason::Leftovers => format!(
             "temporary names of a drain could not be removed from it on the PFS: {}: {}",

@@ -1,8 +1,35 @@
 //! The `forebay` command: a burst buffer over a directory of a parallel file system.
 #![forbid(unsafe_code)]
 
+/// What the macro of this name in `std` does, but that a standard error which takes nothing (full, closed) ends nothing.
+macro_rules! eprintln {
+    ($($text:tt)*) => {
+        crate::say::on_error(format_args!("{}\n", format_args!($($text)*)))
+    };
+}
+/// As `eprintln`, without an end of line.
+macro_rules! eprint {
+    ($($text:tt)*) => {
+        crate::say::on_error(format_args!($($text)*))
+    };
+}
+/// What the macro of this name in `std` does, but that a standard output which takes nothing ends the process with a status
+/// and in order.
+macro_rules! println {
+    ($($text:tt)*) => {
+        crate::say::on_output(format_args!("{}\n", format_args!($($text)*)))
+    };
+}
+/// As `println`, without an end of line.
+macro_rules! print {
+    ($($text:tt)*) => {
+        crate::say::on_output(format_args!($($text)*))
+    };
+}
+
 mod background;
 mod bridge;
+mod bypass;
 mod cli;
 mod drain;
 mod error;
@@ -16,6 +43,7 @@ mod program;
 mod reception;
 mod recorder;
 mod run_report;
+mod say;
 mod units;
 mod verbs;
 

@@ -1,6 +1,7 @@
 //! The report of a run, for people and for scripts. Every figure says what it covers.
 
 use crate::bridge::Bridge;
+use crate::bypass;
 use crate::drain::{Drained, why};
 use crate::error::{Fault, fault};
 use crate::outliving::{self, Outliving};
@@ -8,8 +9,8 @@ use crate::place::plain;
 use crate::reception::Attached;
 use crate::recorder::log_text;
 use crate::units;
-use forebay_admin::AdminError;
 use forebay_admin::drain::{DrainState, Inventory, Left};
+use forebay_admin::{AdminError, BypassingProgram};
 use forebay_collect::Collected;
 use forebay_core::lifetime::Holding;
 use forebay_report::text::printable;
@@ -66,6 +67,8 @@ pub struct BridgeCounters {
     ops: BTreeMap<String, u64>,
     staged_files: u64,
     staged_bytes: u64,
+    /// Programs that the library does not reach.
+    pub bypassing: Vec<BypassingProgram>,
 }
 
 impl BridgeCounters {
@@ -75,11 +78,17 @@ impl BridgeCounters {
         let mut ops = status.operations;
         // Requests of the command itself, and those by which the library sets up a connection, are no work of the
         // program.
-        ops.retain(|name, _| !matches!(name.as_str(), "admin" | "hello" | "lane" | "words"));
+        ops.retain(|name, _| {
+            !matches!(
+                name.as_str(),
+                "admin" | "hello" | "lane" | "words" | "bypass"
+            )
+        });
         Ok(BridgeCounters {
             ops,
             staged_files: status.staged_files,
             staged_bytes: status.staged_bytes,
+            bypassing: status.bypassing,
         })
     }
 
@@ -91,6 +100,7 @@ impl BridgeCounters {
         self.ops.retain(|_, n| *n > 0);
         self.staged_files = self.staged_files.saturating_sub(before.staged_files);
         self.staged_bytes = self.staged_bytes.saturating_sub(before.staged_bytes);
+        self.bypassing = bypass::since(self.bypassing, &before.bypassing);
         self
     }
 }
@@ -198,7 +208,10 @@ impl RunReport<'_> {
     pub fn is_uneventful(&self) -> bool {
         let is_drained =
             |drained: &Drained| drained.is_complete() && drained.status.remarks.is_empty();
-        self.going_on.is_empty() && self.restarts == 0 && self.drained.is_none_or(is_drained)
+        self.going_on.is_empty()
+            && self.restarts == 0
+            && self.counters.bypassing.is_empty()
+            && self.drained.is_none_or(is_drained)
     }
 
     fn exit_text(&self) -> String {
@@ -254,6 +267,12 @@ impl RunReport<'_> {
         let guests = self.attached.iter();
         let mut rows: Vec<_> = self.door_reason.iter().map(|why| via(why)).collect();
         rows.extend(guests.map(|guest| ("attached", guest.text())));
+        let bypassing = &self.counters.bypassing;
+        if !bypassing.is_empty() {
+            rows.push(("went past", bypass::text(bypassing)));
+            let hint = "  they saw the PFS as it is; --via mount shows them the buffer";
+            rows.push(("", hint.to_owned()));
+        }
         rows
     }
 
@@ -392,6 +411,7 @@ impl RunReport<'_> {
                 "left": d.named.iter().map(left_json).collect::<Vec<_>>(),
             })),
             "via": { "door": self.door, "reason": self.door_reason },
+            "went_past": self.counters.bypassing,
             "attached": self.attached.iter().map(|guest| json!({
                 "pid": guest.pid,
                 "command": guest.command,

@@ -48,6 +48,8 @@ enum Errand {
     Resume,
     /// The release of these alone.
     Release(Vec<TreePath>),
+    /// The release of what others have changed on the PFS.
+    Refresh,
 }
 
 /// One pass of the drain. See the [module](super) for how it is driven.
@@ -147,6 +149,12 @@ impl Drain {
             Round::ReleaseContents,
             PassTerms::alone(),
         )
+    }
+
+    /// Lets those copies go that were drained and that others have changed on the PFS since, or removed, and opens directories:
+    /// the PFS shows in them what others have added. What is not drained stays. It is for the moment before the first program.
+    pub fn refresh() -> Self {
+        Drain::on(Errand::Refresh, Round::ReleaseDirs, PassTerms::alone())
     }
 
     /// Begin nothing new; what is under way comes to its end.
@@ -315,7 +323,9 @@ impl Drain {
                 _ => self.begin_release(facts, ReleaseWalk::Places, Order::ChildrenFirst)?,
             },
             Round::Judge => {
-                self.judge(facts)?;
+                if self.errand != Errand::Refresh {
+                    self.judge(facts)?;
+                }
                 self.advance(Round::End);
             }
             Round::End => return Ok(false),
@@ -577,7 +587,11 @@ impl Drain {
         if entries.is_empty() {
             self.advance(self.round.after());
         } else {
-            self.start(Release::new(walk, entries));
+            let release = Release::new(walk, entries);
+            self.start(match self.errand {
+                Errand::Refresh => release.of_what_differs(),
+                _ => release,
+            });
         }
         Ok(())
     }

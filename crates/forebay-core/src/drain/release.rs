@@ -34,6 +34,7 @@ use super::sheet::Sheet;
 use super::strand::{Strand, with_outcomes};
 use crate::bridge::{Mutation, ReadSet};
 use crate::facts::{Attr, Outcome};
+use crate::identity::Identity;
 use crate::path::TreePath;
 use crate::record::{Kind, ObjectId, ObjectName, PathRecord, Transit};
 use std::collections::BTreeSet;
@@ -73,6 +74,8 @@ enum State {
     Begin,
     Examining,
     Judge(Vec<Work<Attr>>),
+    Looking(ReadSet),
+    Mark(ReadSet),
     Marking,
     Probe,
     Probing,
@@ -103,6 +106,8 @@ pub(super) struct Release {
     marked: Vec<(TreePath, PathRecord)>,
     state: State,
     tries: u32,
+    /// Files go only if the PFS has something else now than was drained.
+    only_what_differs: bool,
 }
 
 impl Release {
@@ -114,6 +119,15 @@ impl Release {
             marked: Vec::new(),
             state: State::Begin,
             tries: 0,
+            only_what_differs: false,
+        }
+    }
+
+    /// Files go only if others have changed or removed them on the PFS.
+    pub(super) fn of_what_differs(self) -> Self {
+        Release {
+            only_what_differs: true,
+            ..self
         }
     }
 
@@ -211,6 +225,25 @@ impl Release {
 
     fn going(&mut self) -> impl Iterator<Item = &mut Releasable> {
         self.candidates.iter_mut().filter(|c| c.keep.is_none())
+    }
+
+    /// Where the PFS shows what was drained, or can't be looked at, the copy stays.
+    fn compare(&mut self, seen: Vec<Work<Option<Attr>>>) {
+        let mut seen = seen.into_iter();
+        for candidate in self.going() {
+            let looks = seen.by_ref().take(candidate.names.len());
+            let differs = |((_, record), look): (&(TreePath, PathRecord), _)| match look {
+                Ok(found) => {
+                    let found: Option<Attr> = found;
+                    let is = |known: Identity| found.is_some_and(|found| known.is(&found));
+                    record.replaces.is_some_and(|known| !is(known))
+                }
+                Err(Trouble { .. }) => false,
+            };
+            if !candidate.names.iter().zip(looks).any(differs) {
+                candidate.keep = Some(Keep::Quietly);
+            }
+        }
     }
 
     fn mark(&mut self, facts: &dyn DrainFacts, reads: ReadSet) -> Option<Act> {
@@ -377,6 +410,10 @@ impl Strand for Release {
     fn take(&mut self, got: Got, _sheet: &mut Sheet) {
         match (std::mem::replace(&mut self.state, State::End), got) {
             (State::Examining, Got::Attrs(attrs)) => self.state = State::Judge(attrs),
+            (State::Looking(reads), Got::Seen(seen)) => {
+                self.compare(seen);
+                self.state = State::Mark(reads);
+            }
             (State::Marking, Got::Verdict(DrainVerdict::Committed)) => self.marks_committed(),
             (State::Marking, Got::Verdict(DrainVerdict::Conflict)) => {
                 self.tries += 1;
@@ -416,8 +453,18 @@ impl Strand for Release {
                             return Err(stop);
                         }
                     }
-                    self.mark(facts, reads)
+                    let names = self.going().flat_map(|candidate| &candidate.names);
+                    let paths: Vec<_> = names.map(|(path, _)| path.clone()).collect();
+                    let looks = self.only_what_differs && self.walk == ReleaseWalk::Contents;
+                    match looks && !paths.is_empty() {
+                        true => {
+                            self.state = State::Looking(reads);
+                            Some(Act::Look(paths))
+                        }
+                        false => self.mark(facts, reads),
+                    }
                 }
+                State::Mark(reads) => self.mark(facts, reads),
                 State::Probe if Mutation::ReleasesWithoutAProbe.is(sheet.planted) => {
                     self.state = State::Finish;
                     None

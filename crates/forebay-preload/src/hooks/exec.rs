@@ -1,6 +1,7 @@
 //! The `exec` functions. They run programs and `#!` scripts in the buffer, and keep the buffer in the environment.
 
 use core::ffi::{c_char, c_int};
+use core::mem::ManuallyDrop;
 
 use forebay_hook::hooks;
 use forebay_hook::shebang::{self, HEAD_BYTES, Head, MAX_DEPTH, Shebang};
@@ -8,7 +9,7 @@ use forebay_wire::{MAX_PATH_BYTES, Op};
 use libc::{AT_EMPTY_PATH, AT_FDCWD};
 
 use super::inheritance::{self, Pointers, Strings};
-use super::{Path, outcome};
+use super::{Path, bypass, outcome};
 use crate::config;
 use crate::locate::{Target, failed, route};
 use crate::requests;
@@ -40,10 +41,13 @@ pub unsafe fn exec_at(
     // SAFETY: the caller's promise.
     unsafe {
         inheritance::with(envp, |envp| {
-            let native = |d: c_int, p: Path| match (d, flags) {
-                (AT_FDCWD, 0) => execve::real()(p, argv, envp),
-                // Older libc has no function for it.
-                _ => outcome(call!(libc::SYS_execveat, d, p, argv, envp, flags)),
+            let native = |d: c_int, p: Path| {
+                bypass::look(d, p, argv);
+                match (d, flags) {
+                    (AT_FDCWD, 0) => execve::real()(p, argv, envp),
+                    // Older libc has no function for it.
+                    _ => outcome(call!(libc::SYS_execveat, d, p, argv, envp, flags)),
+                }
             };
             route(dirfd, path, native, |target, answer| {
                 run(target, (dirfd, path), argv, envp, depth, answer)
@@ -68,7 +72,10 @@ unsafe fn run(
     // SAFETY: the caller's promise.
     unsafe {
         match shebang::parse(&head[..n]) {
-            Head::Binary => Ok(binary(&fd, argv, envp)),
+            Head::Binary => {
+                bypass::look_at(&fd, path, argv);
+                Ok(binary(&fd, argv, envp))
+            }
             Head::Broken => Err(libc::ENOEXEC.into()),
             Head::Script(_) if depth >= MAX_DEPTH => Err(libc::ELOOP.into()),
             Head::Script(line) => {
@@ -265,6 +272,9 @@ hooks! {
     }
 
     fn fexecve [real] (fd: c_int, argv: Strings, envp: Strings) -> c_int {
+        if config::get().is_some() {
+            bypass::look_at(&ManuallyDrop::new(OwnFd(fd)), FdPath::new(fd).as_ptr(), argv);
+        }
         inheritance::with(envp, |envp| real(fd, argv, envp))
     }
 

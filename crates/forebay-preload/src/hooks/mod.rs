@@ -6,6 +6,7 @@
 
 mod access;
 mod attributes;
+mod bypass;
 mod descriptors;
 mod devices;
 mod directory;

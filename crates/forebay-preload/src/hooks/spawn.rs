@@ -10,7 +10,8 @@ use forebay_hook::hooks;
 use libc::{AT_FDCWD, pid_t, sigset_t};
 
 use super::inheritance::{self, Strings};
-use super::{Path, exec, open, working_directory};
+use super::{Path, bypass, exec, open, working_directory};
+use crate::config;
 use crate::locate::may_be_mine;
 use forebay_hook::environment;
 use forebay_hook::kernel::{self, Errno, call};
@@ -409,6 +410,9 @@ hooks! {
         let actions = actions.cast::<FileActions>();
         inheritance::with(envp, |envp| {
             if !concerns_us(false, path, actions) {
+                if config::get().is_some() {
+                    bypass::look(AT_FDCWD, path, argv);
+                }
                 return real(pid, path, actions.cast(), attr, argv, envp);
             }
             spawn(pid, &mut Child { search: false, file: path, actions, attr, argv, envp, mask: 0, error: 0 })
@@ -419,6 +423,9 @@ hooks! {
         let actions = actions.cast::<FileActions>();
         inheritance::with(envp, |envp| {
             if !concerns_us(true, file, actions) {
+                if config::get().is_some() {
+                    bypass::search(file, argv);
+                }
                 return real(pid, file, actions.cast(), attr, argv, envp);
             }
             spawn(pid, &mut Child { search: true, file, actions, attr, argv, envp, mask: 0, error: 0 })

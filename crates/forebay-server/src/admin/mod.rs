@@ -169,6 +169,17 @@ impl Admin {
         }
     }
 
+    /// Before a run that is the only one: what others have changed on the PFS since the last one shows.
+    fn refresh(&self, server: &ServerHandle) -> Outcome {
+        let drain = self.drain.lock();
+        let life = self.life.status(&server.clients);
+        let is_first = life.runs.is_empty() && life.programs.is_empty();
+        if is_first && !life.ending && !drain.is_running() && !server.stopping() {
+            forebay_mover::refresh(server.ground())?;
+        }
+        Ok(())
+    }
+
     /// Sends the counters of the drain until it has ended, or the bridge does.
     fn follow_drain(&self, answer: &mut Answer<'_>) -> Outcome {
         let followed = self.counters();
@@ -231,11 +242,14 @@ impl Admin {
             }
             Request::Left => self.send_left(answer)?,
             Request::Inventory => answer.item(&take_inventory(server)?)?,
-            Request::Attach { pid } => match self.life.attach(pid, &server.clients) {
-                // A bridge that is ending says so in it: the caller starts another one.
-                Ok(life) => answer.item(&life)?,
-                Err(e) => return Err(refused(RefusalKind::Process, life::no_process(pid, e))),
-            },
+            Request::Attach { pid } => {
+                self.refresh(server)?;
+                match self.life.attach(pid, &server.clients) {
+                    // A bridge that is ending says so in it: the caller starts another one.
+                    Ok(life) => answer.item(&life)?,
+                    Err(e) => return Err(refused(RefusalKind::Process, life::no_process(pid, e))),
+                }
+            }
             Request::Detach { pid, clean } => {
                 // What can't be read may be anything.
                 let is_clean = || !clean || take_inventory(server).is_ok_and(|i| !i.is_dirty());

@@ -13,6 +13,7 @@ use crate::socket;
 use crate::wakers::Waker;
 use crate::work::{Stand, Task, Work};
 use forebay_core::bridge::Ticket;
+use forebay_core::bypass::Bypass;
 use forebay_core::callers::{Asked, may_ask};
 use forebay_core::facts::Cred;
 use forebay_core::storage::Wish;
@@ -72,6 +73,19 @@ impl Shard {
             Op::NameTable => {
                 let memory = server.namespace.board().memory().try_clone_to_owned();
                 self.pass_memory(key, request.seq, memory);
+            }
+            Op::Bypass => {
+                let status = match Bypass::from_u32(request.arg0) {
+                    None => libc::EINVAL,
+                    Some(why) => {
+                        let mut all = server.bypassing.lock();
+                        match all.note(request.str1, why, request.arg1 != 0) {
+                            true => 0,
+                            false => libc::EEXIST,
+                        }
+                    }
+                };
+                self.reply(key, request.seq, Answered::status(status));
             }
             Op::Admin => {
                 if !may_ask(Asked::Control, cred.uid, server.uid()) {

@@ -114,7 +114,13 @@ pub(super) fn read(message: &forebay_wire::Request<'_>) -> Result<Asked, Errno> 
             start: start_at_link(message.base1, message.arg0)?,
         },
         Wire::Realpath => Op::Realpath { path: first()? },
-        Wire::Hello | Wire::Admin | Wire::Lane | Wire::Sync | Wire::Words | Wire::NameTable => {
+        Wire::Hello
+        | Wire::Admin
+        | Wire::Lane
+        | Wire::Sync
+        | Wire::Words
+        | Wire::NameTable
+        | Wire::Bypass => {
             return Err(Errno::INVAL);
         }
     };

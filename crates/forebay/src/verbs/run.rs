@@ -4,6 +4,7 @@
 use super::{drain_command, enter};
 use crate::background::{Background, Outcome};
 use crate::bridge::Bridge;
+use crate::bypass;
 use crate::cli::{self, exit};
 use crate::drain::{Drained, Naming, drain, tell_left};
 use crate::error::{Fault, fault};
@@ -17,6 +18,7 @@ use crate::reception::{Attached, Entrance, Reception};
 use crate::recorder::{self, Recorder, log_text};
 use crate::run_report::{BridgeCounters, CallBytes, Logged, RunReport, drain_text, left_text};
 use crate::units;
+use forebay_admin::BypassingProgram;
 use forebay_admin::drain::Inventory;
 use forebay_core::doors::Door;
 use forebay_core::lifetime::{Next, Patience, RunEnd};
@@ -115,6 +117,12 @@ pub fn run(args: &cli::RunArgs, verbose: bool) -> Result<u8, Fault> {
     let outfit = Outfit::of_run(args, door, &place, &bridge, libraries, recorder.as_ref());
     // Before the command, which may be the one that has others come.
     let entrance = entrance(&bridge);
+    let bypassing = match (door, args.command.split_first()) {
+        (Door::Library, Some((program, arguments))) => {
+            bypass::of_command(program, arguments, &place.root)
+        }
+        _ => None,
+    };
     match start(args, &outfit, &bridge, recorder.as_mut()) {
         Ok((child, namespaces)) => {
             let reception = entrance.and_then(|entrance| receive(entrance, outfit, namespaces));
@@ -130,6 +138,7 @@ pub fn run(args: &cli::RunArgs, verbose: bool) -> Result<u8, Fault> {
                 inherited,
                 before,
                 ended,
+                bypassing,
                 attached,
                 recorder,
                 verbose,
@@ -211,6 +220,8 @@ struct Run<'a> {
     inherited: Inventory,
     before: BridgeCounters,
     ended: Ended,
+    /// The command, if the library does not reach it.
+    bypassing: Option<BypassingProgram>,
     /// Who has joined it.
     attached: Vec<Attached>,
     recorder: Option<Recorder>,
@@ -423,13 +434,16 @@ impl Run<'_> {
     fn report(&self, end: &RunOutcome, log: Option<&Logged>) -> u8 {
         let words = self.args.command.iter();
         let retry = drain_command(&self.place);
+        let mut counters = end.counters.clone();
+        counters.bypassing.splice(0..0, self.bypassing.clone());
+        let may_have_missed = bypass::may_have_looked(&counters.bypassing);
         let report = RunReport {
             command: words.map(|w| w.to_string_lossy().into_owned()).collect(),
             exit_status: self.exit_status(),
             wall: self.ended.wall,
             buffer: &self.place.root,
             storage: &self.place.storage,
-            counters: &end.counters,
+            counters: &counters,
             inventory: &end.inventory,
             inherited: &self.inherited,
             calls: self.ended.calls,
@@ -456,6 +470,16 @@ impl Run<'_> {
             Some(drained) if !drained.is_complete() => {
                 tell_left(drained, &self.place, &retry);
                 exit::DATA_LEFT
+            }
+            _ if self.exit_status() == exit::OK && may_have_missed && !self.args.allow_bypass => {
+                eprintln!(
+                    "forebay: {} went past the buffer, and may have looked for something in it",
+                    bypass::text(&counters.bypassing)
+                );
+                eprintln!(
+                    "  hint: --via mount shows all programs the buffer; if these have no need of it: --allow-bypass"
+                );
+                exit::WENT_PAST
             }
             _ => self.exit_status(),
         }

@@ -5,10 +5,12 @@ mod common;
 
 mod attach;
 mod bridges;
+mod bypass;
 mod doctor;
 mod drain;
 mod durability;
 mod formats;
+mod kept;
 mod memory;
 mod neighbours;
 mod one_buffer;

@@ -550,3 +550,35 @@ fn the_storage_is_closed_to_others() {
         assert_eq!(mode & 0o077, 0, "{mode:o}");
     }
 }
+
+#[test]
+fn a_standard_error_or_output_that_takes_nothing_ends_no_run_and_leaves_nothing_undrained() {
+    let stage = Stage::new();
+    let sh = |script: &str| {
+        let mut sh = stage.command("sh");
+        sh.args(["-c", script]).output().unwrap()
+    };
+    for (n, (options, to)) in [
+        ("-v", "2>/dev/full"),
+        ("", "2>&-"),
+        ("-v", "2>/dev/full >/dev/full"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let script = format!("echo {n} > pfs/f{n}; (sleep 3; echo late > pfs/late{n}) & exit 4");
+        let ran = sh(&format!(
+            "\"$FOREBAY\" run {options} --buffer pfs -- sh -c '{script}' {to}"
+        ));
+        assert_eq!(ran.status.code(), Some(4), "{options} {to}: {ran:?}");
+        assert_eq!(stage.on_pfs()[&format!("f{n}")], format!("{n}\n"));
+        assert_eq!(stage.on_pfs()[&format!("late{n}")], "late\n");
+    }
+    let said = sh("\"$FOREBAY\" status --json >/dev/full");
+    assert_eq!(said.status.code(), Some(1), "{said:?}");
+    let words = String::from_utf8_lossy(&said.stderr).into_owned();
+    assert!(
+        words.starts_with("forebay: standard output: No space left"),
+        "{words}"
+    );
+}
