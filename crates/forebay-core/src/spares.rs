@@ -54,6 +54,12 @@ impl RemovedObject {
     }
 }
 
+/// May a removed file of user `owner` become a new one of user `new`? Who made it may have a descriptor that only names it
+/// (`O_PATH`), which no lease shows, and could open by that what the next one writes into it.
+pub fn may_become_of(owner: u32, new: u32) -> bool {
+    owner == new
+}
+
 /// Objects that must not become another one: programs may open them at any time without the bridge.
 #[derive(Debug, Default)]
 pub struct Excluded {

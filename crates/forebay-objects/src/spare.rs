@@ -21,6 +21,7 @@ use forebay_core::facts::{Attr, Fresh, NewKind, NewObject, Timestamp};
 use forebay_core::record::{ObjectId, ObjectName};
 use forebay_core::spares::{
     self, Births, Excluded, MOST_SPARES, RemovedFile, RemovedObject, Slot, TakenSpare,
+    may_become_of,
 };
 use forebay_core::storage::StorageOrder;
 use forebay_sys::{self as sys, Errno, Sys};
@@ -241,6 +242,11 @@ impl Objects {
         let spare = match taken {
             None => return Ok(None),
             Some(TakenSpare::Known(spare)) => {
+                self.retire_later(spare.object);
+                self.release_slot(spare.slot);
+                return Ok(None);
+            }
+            Some(TakenSpare::Again(spare)) if !may_become_of(spare.file.owner.0, spec.uid) => {
                 self.retire_later(spare.object);
                 self.release_slot(spare.slot);
                 return Ok(None);
