@@ -258,10 +258,10 @@ impl Files {
             Err(_) => {}
         }
         let node = self.node(ino)?;
+        node.attr.ctime = SystemTime::now();
         if node.is_unsynced && !node.is_dir() && node.bytes.size > 0 {
             self.named_unsynced += 1;
         }
-        node.attr.ctime = SystemTime::now();
         let from = self.node(dir)?;
         from.entries.remove(name);
         from.changed();
