@@ -577,7 +577,7 @@ const SEQUENCES: [Sequence; 10] = [
         inside: &["mkdir -p d/s; echo ours > d/s/a", KEEP, "mv d m"],
         outside: "echo theirs > d/s/new",
         theirs: "m/s/new",
-        listed: &["m/s"],
+        listed: &[],
     },
     // What was renamed is known by its number, also when the directory that it was in has gone.
     Sequence {

@@ -566,7 +566,8 @@ fn a_standard_error_or_output_that_takes_nothing_ends_no_run_and_leaves_nothing_
     .into_iter()
     .enumerate()
     {
-        let script = format!("echo {n} > pfs/f{n}; (sleep 3; echo late > pfs/late{n}) & exit 4");
+        let script =
+            format!("echo {n} > pfs/f{n}; (exec > pfs/late{n}; sleep 3; echo late) & exit 4");
         let ran = sh(&format!(
             "\"$FOREBAY\" run {options} --buffer pfs -- sh -c '{script}' {to}"
         ));
