@@ -85,18 +85,24 @@ const BEFORE: &str = "
 ";
 /// What a program makes of it: one of each kind of work that a drain has.
 const CHANGES: &str = "
-    echo $0 > replaced; echo $0 > new; echo more >> linked; ln linked name2
+    echo CALL > replaced; echo CALL > new; echo more >> linked; ln linked name2
     rm removed; mv moved away; mv over1 over2; chmod 600 mode
-    mv dir renamed; echo $0 > renamed/in/new; rm -r gone; mkdir -p made/in; echo $0 > made/in/f
+    mv dir renamed; echo CALL > renamed/in/new; rm -r gone; mkdir -p made/in; echo CALL > made/in/f
     rm turned; ln -s elsewhere turned; ln -s new sym
 ";
 
-fn shell(script: &str, dir: &Path, argument: &str) {
-    let ran = Command::new("sh")
-        .args(["-e", "-c", script, argument])
-        .current_dir(dir)
-        .status();
-    assert!(ran.expect("it starts").success(), "{script}");
+fn shell(script: &str, dir: &Path) -> String {
+    let mut sh = Command::new("sh");
+    let ran = sh.args(["-e", "-c", script]).current_dir(dir).output();
+    let ran = ran.expect("it starts");
+    assert!(ran.status.success(), "{script}: {ran:?}");
+    String::from_utf8(ran.stdout).expect("text")
+}
+
+/// Kinds, modes, counts of names and texts of links of everything but the lock of the buffer.
+fn shapes(dir: &Path) -> String {
+    let find = "find . ! -name .forebay-lock ! -type d -printf '%P %y %m %n %l\\n' -o -type d -printf '%P %y %m\\n' | sort";
+    shell(find, dir)
 }
 
 /// What is wrong with the end of a drain in which nobody else has changed anything.
@@ -133,10 +139,10 @@ fn one_call_fails(name: &str, options: &[&str], step: usize) {
         for dir in [&scene.buffer, &mirror] {
             let _ = fs::remove_dir_all(dir);
             fs::create_dir(dir).expect("it was removed");
-            shell(BEFORE, dir, "");
+            shell(BEFORE, dir);
         }
-        let changes = CHANGES.replace("$0", &call.to_string());
-        shell(&changes, &mirror, "");
+        let changes = CHANGES.replace("CALL", &call.to_string());
+        shell(&changes, &mirror);
         scene.run(&changes);
         let hit = format!("{fate} after {call}");
         scene.pfs.set_weather(&hit);
@@ -146,7 +152,8 @@ fn one_call_fails(name: &str, options: &[&str], step: usize) {
         failed += usize::from(!drained.status.success());
         let drained = scene.forebay("drain").output().expect("it starts");
         so = so.or(wrong(&drained, true));
-        let (there, made) = (files(&scene.buffer), files(&mirror));
+        let all = |dir: &Path| (files(dir), shapes(dir));
+        let (there, made) = (all(&scene.buffer), all(&mirror));
         if there != made {
             so = so.or(Some(format!("{there:?}, not {made:?}: {drained:?}")));
         }

@@ -50,14 +50,17 @@ pub struct BypassingPrograms {
 }
 
 impl BypassingPrograms {
-    /// One more start. True if this program is new.
-    pub fn note(&mut self, path: &[u8], why: Bypass, may_look: bool) -> bool {
+    /// One more start. True if this program is new. `is_own`: a process of the bridge's own user tells of it. Any user may tell
+    /// the bridge of root of anything: what others tell changes no exit status, and fills half of the places at most.
+    pub fn note(&mut self, path: &[u8], why: Bypass, may_look: bool, is_own: bool) -> bool {
+        let may_look = may_look && is_own;
         let mut known = self.programs.iter_mut();
         if let Some(program) = known.find(|known| known.path == path && known.why == why) {
             program.starts.note(may_look);
             return false;
         }
-        if self.programs.len() == MOST {
+        let most = if is_own { MOST } else { MOST / 2 };
+        if self.programs.len() >= most {
             self.further.note(may_look);
             return false;
         }
@@ -72,18 +75,10 @@ impl BypassingPrograms {
     }
 }
 
-/// May one of these starts have looked into the buffer, and seen the PFS instead? A run that says nothing of it by its exit status
-/// would be wrong about what its command did.
-pub fn may_have_looked(starts: impl IntoIterator<Item = Starts>) -> bool {
-    starts.into_iter().any(|starts| starts.may_look > 0)
-}
-
-/// What is said at once of a program that is about to start.
-pub fn warning(path: &str, why: Bypass) -> String {
-    format!(
-        "forebay: {path} goes past the buffer ({}): it sees the PFS as it is",
-        why.in_words()
-    )
+/// Would a run whose command has ended with 0 be wrong to do so? One of these starts may have looked into the buffer, and seen the PFS
+/// instead; `is_allowed`: the user says that it has not.
+pub fn spoils_success(starts: impl IntoIterator<Item = Starts>, is_allowed: bool) -> bool {
+    !is_allowed && starts.into_iter().any(|starts| starts.may_look > 0)
 }
 
 #[cfg(test)]
@@ -93,30 +88,43 @@ mod tests {
     #[test]
     fn a_program_is_new_once_and_counted_each_time() {
         let mut all = BypassingPrograms::default();
-        assert!(all.note(b"./a", Bypass::Static, false));
-        assert!(!all.note(b"./a", Bypass::Static, true));
-        assert!(all.note(b"./a", Bypass::Go, false), "it was built anew");
+        assert!(all.note(b"./a", Bypass::Static, false, true));
+        assert!(!all.note(b"./a", Bypass::Static, true, true));
+        let built_anew = all.note(b"./a", Bypass::Go, false, true);
+        assert!(built_anew);
         let [a, b] = &all.programs[..] else {
             panic!("{all:?}");
         };
         let starts = |all, may_look| Starts { all, may_look };
         assert_eq!((a.starts, b.starts), (starts(2, 1), starts(1, 0)));
-        assert!(may_have_looked([a.starts, b.starts]));
-        assert!(!may_have_looked([a.starts.since(starts(1, 1))]));
+        assert!(spoils_success([a.starts, b.starts], false));
+        assert!(!spoils_success([a.starts, b.starts], true));
+        assert!(!spoils_success([a.starts.since(starts(1, 1))], false));
     }
 
     #[test]
     fn the_memory_is_bounded_and_what_matters_is_counted() {
         let mut all = BypassingPrograms::default();
         for n in 0..MOST + 5 {
-            all.note(format!("p{n}").as_bytes(), Bypass::Static, false);
+            all.note(format!("p{n}").as_bytes(), Bypass::Static, false, true);
         }
-        assert!(!all.note(b"one more", Bypass::Go, true));
+        assert!(!all.note(b"one more", Bypass::Go, true, true));
         assert_eq!(all.programs.len(), MOST);
         let further = Starts {
             all: 6,
             may_look: 1,
         };
         assert_eq!(all.further, further);
+    }
+    #[test]
+    fn another_user_neither_takes_all_places_nor_spoils_the_end_of_a_run() {
+        let mut all = BypassingPrograms::default();
+        for n in 0..MOST {
+            all.note(format!("theirs{n}").as_bytes(), Bypass::Static, true, false);
+        }
+        assert_eq!(all.programs.len(), MOST / 2);
+        assert!(all.note(b"own", Bypass::Static, false, true));
+        let starts = all.programs.iter().map(|program| program.starts);
+        assert!(!spoils_success(starts.chain([all.further]), false));
     }
 }

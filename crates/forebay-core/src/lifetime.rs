@@ -92,6 +92,11 @@ impl<H> Lifetime<H> {
         self.ending
     }
 
+    /// Does the run `pid` find nobody else here, while `programs` are connected? Nobody has seen the buffer as it is then.
+    pub fn is_alone(&self, pid: u32, programs: usize) -> bool {
+        !self.ending && programs == 0 && self.runs.keys().all(|run| *run == pid)
+    }
+
     /// Does it live until it is told to end?
     pub fn stays(&self) -> bool {
         self.stays
@@ -303,6 +308,15 @@ mod tests {
     /// A hold says whether its process is dead.
     fn dead(hold: &bool) -> bool {
         *hold
+    }
+
+    #[test]
+    fn a_run_is_alone_if_no_other_one_and_no_program_is_there() {
+        let mut life = Lifetime::new(true);
+        assert!(life.is_alone(7, 0));
+        life.attach(7, ()).unwrap();
+        assert!(life.is_alone(7, 0) && !life.is_alone(7, 1));
+        assert!(!life.is_alone(8, 0));
     }
 
     #[test]

@@ -54,12 +54,6 @@ impl RemovedObject {
     }
 }
 
-/// May a removed file of user `owner` become a new one of user `new`? Who made it may have a descriptor that only names it
-/// (`O_PATH`), which no lease shows, and could open by that what the next one writes into it.
-pub fn may_become_of(owner: u32, new: u32) -> bool {
-    owner == new
-}
-
 /// Objects that must not become another one: programs may open them at any time without the bridge.
 #[derive(Debug, Default)]
 pub struct Excluded {
@@ -283,19 +277,21 @@ impl<F> Spares<F> {
     }
 
     /// The file for a new one: one of the files removed last that `has_label`, if there is one; else the very last. The label
-    /// is the same when a program removes a file and makes it again. `may_know` is asked for its sequence number, as
-    /// [`StorageOrder::may_know`].
+    /// is the same when a program removes a file and makes it again. A file that is not `of_user`, the one who makes the new one, is
+    /// left for its own user: who made it may have a descriptor that only names it (`O_PATH`), which no lease shows, and could open
+    /// by that what another user writes into it. `may_know` is asked for its sequence number, as [`StorageOrder::may_know`].
     pub fn take(
         &mut self,
+        of_user: impl Fn(&F) -> bool,
         has_label: impl Fn(&F) -> bool,
         may_know: impl Fn(u64) -> bool,
     ) -> Option<TakenSpare<F>> {
         let from = self.files.len().saturating_sub(SEARCHED);
-        let same = self.files[from..].iter().rposition(|s| has_label(&s.file));
-        let spare = match same {
-            Some(n) => self.files.swap_remove(from + n),
-            None => self.files.pop()?,
-        };
+        let searched = self.files[from..].iter();
+        let same = { searched }.rposition(|s| of_user(&s.file) && has_label(&s.file));
+        let last = || self.files.iter().rposition(|s| of_user(&s.file));
+        let place = same.map(|n| from + n).or_else(last)?;
+        let spare = self.files.swap_remove(place);
         Some(match may_know(spare.object.oid.seq()) {
             true => TakenSpare::Known(spare),
             false => TakenSpare::Again(spare),
@@ -553,7 +549,7 @@ mod tests {
     #[test]
     fn a_new_file_takes_one_with_its_label_else_the_one_removed_last() {
         let mut spares = spares(&["a", "b", "a", "c", "d"]);
-        let mut take = |label: &str| again(spares.take(|l| *l == label, |_| false));
+        let mut take = |label: &str| again(spares.take(|_| true, |l| *l == label, |_| false));
         assert_eq!(take("a"), Some(3), "the last of those with the label");
         assert_eq!(take("x"), Some(4), "the last one has the free place now");
         assert_eq!(take("b"), Some(2));
@@ -563,22 +559,44 @@ mod tests {
     }
 
     #[test]
+    fn a_file_of_another_user_is_left_for_that_user() {
+        let mut spares = spares(&["a of 1", "a of 2", "b of 2"]);
+        let mut take = |user: &str, label: &str| {
+            let of_user = |file: &&str| file.ends_with(user);
+            again(spares.take(of_user, |file| file.starts_with(label), |_| false))
+        };
+        assert_eq!(
+            take("1", "b"),
+            Some(1),
+            "not that of 2, which has the label"
+        );
+        assert_eq!(take("1", "a"), None);
+        assert_eq!(take("2", "a"), Some(2));
+    }
+
+    #[test]
     fn only_the_last_few_are_searched_for_a_label() {
         let mut labels = vec!["old"];
         labels.resize(SEARCHED + 1, "other");
         let mut beyond = spares(&labels);
         let last = labels.len() as u64;
-        assert_eq!(again(beyond.take(|l| *l == "old", |_| false)), Some(last));
+        assert_eq!(
+            again(beyond.take(|_| true, |l| *l == "old", |_| false)),
+            Some(last)
+        );
         let mut within = spares(&labels[..SEARCHED]);
-        assert_eq!(again(within.take(|l| *l == "old", |_| false)), Some(1));
+        assert_eq!(
+            again(within.take(|_| true, |l| *l == "old", |_| false)),
+            Some(1)
+        );
     }
 
     #[test]
     fn a_spare_file_that_the_last_sync_point_may_know_is_not_taken() {
         let mut spares = spares(&["a", "a"]);
-        let taken = spares.take(|_| true, |seq| seq < 3);
+        let taken = spares.take(|_| true, |_| true, |seq| seq < 3);
         assert!(matches!(taken, Some(TakenSpare::Known(s)) if s.object == object(2)));
-        let taken = spares.take(|_| true, |seq| seq < 1);
+        let taken = spares.take(|_| true, |_| true, |seq| seq < 1);
         assert!(matches!(taken, Some(TakenSpare::Again(s)) if s.object == object(1)));
     }
 
@@ -609,7 +627,7 @@ mod tests {
         spares.keep(object(4), two, "kept");
         assert_eq!(spares.reserve(), Some(one));
         assert_eq!(spares.reserve(), None, "it is named in the register");
-        let Some(TakenSpare::Again(spare)) = spares.take(|_| false, |_| false) else {
+        let Some(TakenSpare::Again(spare)) = spares.take(|_| true, |_| false, |_| false) else {
             panic!("it is taken");
         };
         assert_eq!(spare.slot, two);

@@ -347,6 +347,16 @@ mod tests {
             )
         }
 
+        /// Puts `up/d` aside in its own directory.
+        fn put_beside(&self) -> TreePath {
+            let [up, path] = ["up", "up/d"].map(|path| TreePath::new(path).unwrap());
+            let ino = sys::stat(self.lower.root(), b"up/d").unwrap().ino;
+            let aside = up.join(&discarded_name(ObjectId(7)));
+            let put = put(&self.lower, &self.notes, &path, ino, &aside, || Ok(()));
+            assert!(put.is_ok_and(|at| at == aside));
+            aside
+        }
+
         fn known(&self, path: &str) -> Option<Identity> {
             let path = TreePath::new(path).unwrap();
             Some(pfs_acts::know(&self.lower, &path).unwrap())
@@ -567,13 +577,7 @@ mod tests {
     #[test]
     fn what_is_aside_beside_its_place_is_swept_at_the_next_drain() {
         for scene in scenes() {
-            let path = TreePath::new("up/d").unwrap();
-            let ino = sys::stat(scene.lower.root(), b"up/d").unwrap().ino;
-            let aside = TreePath::new("up")
-                .unwrap()
-                .join(&discarded_name(ObjectId(7)));
-            let put = put(&scene.lower, &scene.notes, &path, ino, &aside, || Ok(()));
-            assert!(put.is_ok_and(|at| at == aside));
+            let aside = scene.put_beside();
             fs::write(
                 scene
                     .at("up")
@@ -590,13 +594,7 @@ mod tests {
     #[test]
     fn a_note_that_can_not_be_read_keeps_nothing_else_from_being_swept() {
         for scene in scenes() {
-            let path = TreePath::new("up/d").unwrap();
-            let ino = sys::stat(scene.lower.root(), b"up/d").unwrap().ino;
-            let aside = TreePath::new("up")
-                .unwrap()
-                .join(&discarded_name(ObjectId(7)));
-            let put = put(&scene.lower, &scene.notes, &path, ino, &aside, || Ok(()));
-            assert!(put.is_ok());
+            scene.put_beside();
             for n in 0..8 {
                 fs::create_dir(scene._storage.path().join(format!("aside/{n}"))).unwrap();
             }

@@ -62,15 +62,25 @@ pub struct Pass<'g> {
     times_given_back: AtomicBool,
 }
 
+/// Drives a machine that copies nothing, by this thread alone, and gives what is told of it.
+fn drive_alone<T>(
+    ground: Ground<'_>,
+    machine: Drain,
+    told: impl FnOnce(&Counters) -> T,
+) -> Result<T, Halt> {
+    let counters = Counters::new(true);
+    let points = Points::none();
+    let request = DrainRequest::default();
+    Pass::new(ground, &request, &counters, &points).drive(machine, 0)?;
+    Ok(told(&counters))
+}
+
 /// Makes the tables say what the PFS shows, after a drain that was killed in between.
 ///
 /// # Errors
 /// The tables failed, or the PFS can't be looked at where the drain was killed.
 pub fn resume(ground: Ground<'_>) -> Result<(), Halt> {
-    let counters = Counters::new(true);
-    let points = Points::none();
-    let request = DrainRequest::default();
-    Pass::new(ground, &request, &counters, &points).drive(Drain::resume(), 0)
+    drive_alone(ground, Drain::resume(), |_| ())
 }
 
 /// Releases files: they go from the buffer if they are clean and nobody has them open. At most
@@ -79,14 +89,8 @@ pub fn resume(ground: Ground<'_>) -> Result<(), Halt> {
 /// # Errors
 /// The tables failed.
 pub fn release(ground: Ground<'_>, paths: Vec<TreePath>) -> Result<DrainReport, Halt> {
-    let counters = Counters::new(true);
-    let points = Points::none();
-    let request = DrainRequest::default();
-    let pass = Pass::new(ground, &request, &counters, &points);
-    let outcome = pass.drive(Drain::release(paths), 0);
-    outcome
+    drive_alone(ground, Drain::release(paths), Counters::report)
         .or_else(|halt| resume_after(ground, halt))
-        .map(|()| counters.report())
 }
 
 /// Lets copies go that were drained, and that others have changed or removed on the PFS since, so that programs see what is there.
@@ -95,12 +99,7 @@ pub fn release(ground: Ground<'_>, paths: Vec<TreePath>) -> Result<DrainReport, 
 /// # Errors
 /// The tables failed.
 pub fn refresh(ground: Ground<'_>) -> Result<(), Halt> {
-    let counters = Counters::new(true);
-    let points = Points::none();
-    let request = DrainRequest::default();
-    let pass = Pass::new(ground, &request, &counters, &points);
-    let outcome = pass.drive(Drain::refresh(), 0);
-    outcome.or_else(|halt| resume_after(ground, halt))
+    drive_alone(ground, Drain::refresh(), |_| ()).or_else(|halt| resume_after(ground, halt))
 }
 
 /// After what has ended a machine. Requests wait for what is in transit. If it can't be resumed either, the next start does it.

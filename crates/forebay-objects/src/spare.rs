@@ -21,7 +21,6 @@ use forebay_core::facts::{Attr, Fresh, NewKind, NewObject, Timestamp};
 use forebay_core::record::{ObjectId, ObjectName};
 use forebay_core::spares::{
     self, Births, Excluded, MOST_SPARES, RemovedFile, RemovedObject, Slot, TakenSpare,
-    may_become_of,
 };
 use forebay_core::storage::StorageOrder;
 use forebay_sys::{self as sys, Errno, Sys};
@@ -238,15 +237,11 @@ impl Objects {
         let label = label::encode(&spec.label);
         let has_label = |kept: &Kept| kept.label == label;
         let may_know = |seq| self.unsettled.may_know(seq);
-        let taken = self.spares.kept.lock().take(has_label, may_know);
+        let of_user = |kept: &Kept| kept.owner.0 == spec.uid;
+        let taken = self.spares.kept.lock().take(of_user, has_label, may_know);
         let spare = match taken {
             None => return Ok(None),
             Some(TakenSpare::Known(spare)) => {
-                self.retire_later(spare.object);
-                self.release_slot(spare.slot);
-                return Ok(None);
-            }
-            Some(TakenSpare::Again(spare)) if !may_become_of(spare.file.owner.0, spec.uid) => {
                 self.retire_later(spare.object);
                 self.release_slot(spare.slot);
                 return Ok(None);

@@ -308,10 +308,6 @@ impl ServerHandle {
         };
         let recovered = recover::recover(&server, past)?;
         forebay_mover::resume(server.ground())?;
-        // After a crash in the middle of a run, programs go on with what they have.
-        if past.clean {
-            forebay_mover::refresh(server.ground())?;
-        }
         // Nothing is served that a power loss could take back to another life.
         server.namespace.sync()?;
         recover::report(&server, past, &recovered);

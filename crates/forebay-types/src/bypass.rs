@@ -27,6 +27,15 @@ impl Bypass {
         all.into_iter().find(|why| *why as u32 == number)
     }
 
+    /// What is said of such a program, after its name.
+    pub const fn sentence(self) -> [&'static str; 3] {
+        [
+            " goes past the buffer (",
+            self.in_words(),
+            "): it sees the PFS as it is",
+        ]
+    }
+
     /// One word, or a few.
     pub const fn in_words(self) -> &'static str {
         match self {

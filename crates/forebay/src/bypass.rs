@@ -1,16 +1,18 @@
 //! Programs that go past the buffer because the library does not reach them: the command of a run itself, and what the bridge has
 //! heard of others.
 
+use crate::place::Place;
 use crate::units;
 use forebay_admin::BypassingProgram;
 use forebay_core::bypass::{self, Bypass, Starts};
-use forebay_hook::bypass::{HEAD_BYTES, is_privileged, is_program, of_file};
-use forebay_hook::shebang::{self, Head};
+use forebay_hook::bypass::{HEAD_BYTES, Program, Verdict, is_program, judge, names};
+use forebay_hook::shebang::MAX_DEPTH;
 use forebay_report::text::printable;
 use forebay_sys as sys;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::Read;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -19,23 +21,37 @@ use std::path::{Path, PathBuf};
 pub fn of_command(
     program: &OsStr,
     arguments: &[OsString],
-    root: &Path,
+    place: &Place,
 ) -> Option<BypassingProgram> {
-    let why = why(&found(program)?, 0)?;
-    let root_bytes = root.as_os_str().as_bytes();
-    let names = |text: &OsString| {
-        let mut parts = text.as_bytes().windows(root_bytes.len());
-        parts.any(|part| part == root_bytes)
-    };
-    let is_inside = std::env::current_dir().is_ok_and(|dir| dir.starts_with(root));
+    let why = past(&found(program)?, 0)?;
     let path = program.to_string_lossy().into_owned();
-    eprintln!("{}", bypass::warning(&printable(path.as_bytes()), why));
+    let said = why.sentence().concat();
+    eprintln!("forebay: {}{said}", printable(path.as_bytes()));
     Some(BypassingProgram {
         path: Some(path),
         why: why.in_words().to_owned(),
         starts: 1,
-        may_look: u64::from(is_inside || arguments.iter().any(names)),
+        may_look: u64::from(may_look(program, arguments, place)),
     })
+}
+
+/// Is the working directory in the buffer, or does an argument lead there or name it?
+fn may_look(program: &OsStr, arguments: &[OsString], place: &Place) -> bool {
+    let leads = |path: &Path| {
+        let there = path.canonicalize();
+        there.is_ok_and(|there| there.starts_with(&place.root))
+    };
+    let alias = place.alias.as_deref().unwrap_or(Path::new(""));
+    let (root, alias) = (place.root.as_os_str(), alias.as_os_str());
+    let mut all = arguments.iter().map(OsString::as_os_str).chain([program]);
+    leads(Path::new("."))
+        || all.any(|text| {
+            let path = Path::new(text);
+            // What it is to make is not there yet.
+            leads(path)
+                || path.parent().is_some_and(leads)
+                || names(text.as_bytes(), root.as_bytes(), alias.as_bytes())
+        })
 }
 
 /// Where the program is, as `execvp` finds it.
@@ -48,18 +64,26 @@ fn found(program: &OsStr) -> Option<PathBuf> {
     candidates.find(|path| path.metadata().is_ok_and(|found| is_program(found.mode())))
 }
 
-fn why(path: &Path, depth: usize) -> Option<Bypass> {
+/// Why the library does not reach this program. What can't be read is judged by nobody, and whoever starts it hears of that.
+fn past(path: &Path, depth: usize) -> Option<Bypass> {
     let file = File::open(path).ok()?;
     let attr = file.metadata().ok()?;
     let mut head = Vec::new();
-    file.take(HEAD_BYTES as u64).read_to_end(&mut head).ok()?;
-    if let Head::Script(line) = shebang::parse(&head[..head.len().min(shebang::HEAD_BYTES)]) {
-        let interpreter = Path::new(OsStr::from_bytes(line.interpreter));
-        return (depth < shebang::MAX_DEPTH).then(|| why(interpreter, depth + 1))?;
-    }
-    match is_privileged(attr.mode(), (attr.uid(), attr.gid()), sys::my_ids()) {
-        true => Some(Bypass::Privileged),
-        false => of_file(path.as_os_str().as_bytes(), &head),
+    let mut start = (&file).take(HEAD_BYTES as u64);
+    start.read_to_end(&mut head).ok()?;
+    let program = Program {
+        path: path.as_os_str().as_bytes(),
+        head: &head,
+        mode: attr.mode(),
+        owner: (attr.uid(), attr.gid()),
+    };
+    let has_capabilities =
+        || sys::get_xattr(file.as_fd(), b"security.capability").is_ok_and(|has| has.is_some());
+    match judge(&program, sys::my_ids(), has_capabilities) {
+        Verdict::Reached => None,
+        Verdict::Past(why) => Some(why),
+        Verdict::By(_) if depth == MAX_DEPTH => None,
+        Verdict::By(interpreter) => past(Path::new(OsStr::from_bytes(interpreter)), depth + 1),
     }
 }
 
@@ -84,9 +108,9 @@ pub fn since(now: Vec<BypassingProgram>, before: &[BypassingProgram]) -> Vec<Byp
     fresh
 }
 
-/// May one of them have looked for something in the buffer, and not have found it?
-pub fn may_have_looked(programs: &[BypassingProgram]) -> bool {
-    bypass::may_have_looked(programs.iter().map(starts))
+/// See [`bypass::spoils_success`].
+pub fn spoils_success(programs: &[BypassingProgram], is_allowed: bool) -> bool {
+    bypass::spoils_success(programs.iter().map(starts), is_allowed)
 }
 
 /// `./a (static), ./b (Go) 3 times`

@@ -270,8 +270,7 @@ impl RunReport<'_> {
         let bypassing = &self.counters.bypassing;
         if !bypassing.is_empty() {
             rows.push(("went past", bypass::text(bypassing)));
-            let hint = "  they saw the PFS as it is; --via mount shows them the buffer";
-            rows.push(("", hint.to_owned()));
+            rows.push(("", "  they saw the PFS as it is".to_owned()));
         }
         rows
     }

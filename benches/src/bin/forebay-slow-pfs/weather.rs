@@ -118,7 +118,7 @@ impl Weather {
         let (state, changed) = &*self.0;
         let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
         state.calls += 1;
-        // The how manieth that is hit.
+        // Its number among those that are hit.
         let hit = match state.line.which {
             Which::Every(n) if state.calls.is_multiple_of(n) => state.calls / n,
             Which::After(n) if state.calls == n + 1 => 1,

@@ -227,20 +227,13 @@ impl Release {
         self.candidates.iter_mut().filter(|c| c.keep.is_none())
     }
 
-    /// Where the PFS shows what was drained, or can't be looked at, the copy stays.
+    /// Where the PFS shows what was drained the copy stays.
     fn compare(&mut self, seen: Vec<Work<Option<Attr>>>) {
         let mut seen = seen.into_iter();
         for candidate in self.going() {
             let looks = seen.by_ref().take(candidate.names.len());
-            let differs = |((_, record), look): (&(TreePath, PathRecord), _)| match look {
-                Ok(found) => {
-                    let found: Option<Attr> = found;
-                    let is = |known: Identity| found.is_some_and(|found| known.is(&found));
-                    record.replaces.is_some_and(|known| !is(known))
-                }
-                Err(Trouble { .. }) => false,
-            };
-            if !candidate.names.iter().zip(looks).any(differs) {
+            let mut names = candidate.names.iter().zip(looks);
+            if !names.any(|((_, record), look)| differs(record, &look)) {
                 candidate.keep = Some(Keep::Quietly);
             }
         }
@@ -384,6 +377,15 @@ impl Release {
         }
         self.state = State::End;
     }
+}
+
+/// Is something else on the PFS now than was drained, or nothing? What can't be looked at counts as unchanged.
+fn differs(record: &PathRecord, look: &Work<Option<Attr>>) -> bool {
+    let is_there = |known: Identity| match look {
+        Ok(found) => found.is_some_and(|found| known.is(&found)),
+        Err(_) => true,
+    };
+    record.replaces.is_some_and(|known| !is_there(known))
 }
 
 /// Why the object of this record is kept, if its state is a reason.

@@ -2,8 +2,8 @@
 
 use core::ffi::c_int;
 
-use forebay_hook::bypass::{self, HEAD_BYTES, is_privileged, is_program};
-use forebay_hook::shebang::{self, Head};
+use forebay_hook::bypass::{self, HEAD_BYTES, Program, Verdict, is_program};
+use forebay_hook::shebang::{self, MAX_DEPTH};
 use forebay_hook::{
     environment,
     kernel::{self, Errno, FdPath, OwnFd, call},
@@ -18,43 +18,32 @@ use crate::config;
 use crate::locate::{Scratch, locate};
 use crate::requests;
 
+/// Bytes of a path that a warning shows.
+const SHOWN_BYTES: usize = 400;
+
 /// Looks at a program outside the buffer. True if there is one.
 ///
 /// # Safety
-/// `path` is a C string, `argv` a list as for `execve`.
+/// `path` is a C string or a pointer that the kernel would refuse, `argv` a list as for `execve`.
 pub unsafe fn look(dirfd: c_int, path: Path, argv: Strings) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller's promise. What the kernel has opened is a string.
     unsafe {
-        let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK;
-        let Ok(fd) = kernel::openat(dirfd, path, flags, 0) else {
+        let Some(fd) = open(dirfd, path) else {
             return false;
         };
-        let (fd, path) = (OwnFd(fd), kernel::bytes(path));
-        let Some(attr) = kernel::fstat(fd.0).filter(|attr| is_program(attr.st_mode)) else {
-            return false;
-        };
-        if let Some(why) = judge(&fd, &attr, path, 0) {
-            tell(path, why, argv);
-        }
-        true
+        look_into(&fd, kernel::bytes(path), argv)
     }
 }
 
-/// As [`look`], at a program in the buffer, by an `O_PATH` descriptor.
+/// As [`look`], at what a descriptor leads to, which may be an `O_PATH` one.
 ///
 /// # Safety
-/// As [`look`].
-pub unsafe fn look_at(fd: &OwnFd, path: Path, argv: Strings) {
+/// `path` is a C string, `argv` a list as for `execve`.
+pub unsafe fn look_at(fd: c_int, path: Path, argv: Strings) {
     // SAFETY: the caller's promise.
     unsafe {
-        let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK;
-        let open = kernel::openat(AT_FDCWD, FdPath::new(fd.0).as_ptr(), flags, 0);
-        let (Ok(open), Some(attr)) = (open, kernel::fstat(fd.0)) else {
-            return;
-        };
-        let (open, path) = (OwnFd(open), kernel::bytes(path));
-        if let Some(why) = judge(&open, &attr, path, 0).filter(|_| is_program(attr.st_mode)) {
-            tell(path, why, argv);
+        if let Some(fd) = open(AT_FDCWD, FdPath::new(fd).as_ptr()) {
+            look_into(&fd, kernel::bytes(path), argv);
         }
     }
 }
@@ -62,7 +51,7 @@ pub unsafe fn look_at(fd: &OwnFd, path: Path, argv: Strings) {
 /// As [`look`], at what `execvp` would find by this name.
 ///
 /// # Safety
-/// As [`look`].
+/// As [`look_at`].
 pub unsafe fn search(file: Path, argv: Strings) {
     // SAFETY: the caller's promise.
     unsafe {
@@ -87,52 +76,71 @@ pub unsafe fn search(file: Path, argv: Strings) {
     }
 }
 
-fn judge(fd: &OwnFd, attr: &libc::stat, path: &[u8], depth: usize) -> Option<Bypass> {
+/// # Safety
+/// As [`look`].
+unsafe fn open(dirfd: c_int, path: Path) -> Option<OwnFd> {
+    let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK;
+    // SAFETY: the caller's promise.
+    unsafe { kernel::openat(dirfd, path, flags, 0) }
+        .ok()
+        .map(OwnFd)
+}
+
+/// True if this is a program.
+///
+/// # Safety
+/// `argv` as for `execve`.
+unsafe fn look_into(fd: &OwnFd, path: &[u8], argv: Strings) -> bool {
+    let is_one = kernel::fstat(fd.0).is_some_and(|attr| is_program(attr.st_mode));
+    if let Some(why) = past(fd, path, 0).filter(|_| is_one) {
+        // SAFETY: the caller's promise.
+        unsafe { tell(path, why, argv) };
+    }
+    is_one
+}
+
+fn past(fd: &OwnFd, path: &[u8], depth: usize) -> Option<Bypass> {
+    let attr = kernel::fstat(fd.0)?;
     let mut head = [0; HEAD_BYTES];
     let n = kernel::pread(fd.0, &mut head, 0).unwrap_or(0);
-    let head = &head[..n];
-    if let Head::Script(line) = shebang::parse(&head[..n.min(shebang::HEAD_BYTES)]) {
-        return interpreter(line.interpreter, depth);
-    }
-    // SAFETY: plain calls; the name is a C string.
-    let is_other = unsafe {
-        let me = call!(libc::SYS_geteuid).unwrap_or(0) as u32;
-        let caller = (me, call!(libc::SYS_getegid).unwrap_or(0) as u32);
-        let name = c"security.capability".as_ptr();
-        let gets = || call!(libc::SYS_fgetxattr, fd.0, name, 0, 0).is_ok();
-        is_privileged(attr.st_mode, (attr.st_uid, attr.st_gid), caller) || me != 0 && gets()
+    let program = Program {
+        path,
+        head: &head[..n],
+        mode: attr.st_mode,
+        owner: (attr.st_uid, attr.st_gid),
     };
-    match is_other {
-        true => Some(Bypass::Privileged),
-        false => bypass::of_file(path, head),
+    // SAFETY: plain calls, which never fail.
+    let me = unsafe { [call!(libc::SYS_geteuid), call!(libc::SYS_getegid)] };
+    let [uid, gid] = me.map(|id| id.unwrap_or(0) as u32);
+    let name = c"security.capability".as_ptr();
+    // SAFETY: a C string; nothing is written.
+    let has_capabilities = || unsafe { call!(libc::SYS_fgetxattr, fd.0, name, 0, 0) }.is_ok();
+    match bypass::judge(&program, (uid, gid), has_capabilities) {
+        Verdict::Reached => None,
+        Verdict::Past(why) => Some(why),
+        Verdict::By(_) if depth == MAX_DEPTH => None,
+        Verdict::By(interpreter) => {
+            // One in the buffer is looked at when it is started.
+            let mut path = [0u8; shebang::HEAD_BYTES + 1];
+            path.get_mut(..interpreter.len())?
+                .copy_from_slice(interpreter);
+            // SAFETY: a C string.
+            let fd = unsafe { open(AT_FDCWD, path.as_ptr().cast()) }?;
+            past(&fd, interpreter, depth + 1)
+        }
     }
 }
 
-/// Of the program that runs a script. One in the buffer is looked at when it is started.
-fn interpreter(name: &[u8], depth: usize) -> Option<Bypass> {
-    let mut path = [0u8; shebang::HEAD_BYTES + 1];
-    path.get_mut(..name.len())?.copy_from_slice(name);
-    if depth == shebang::MAX_DEPTH {
-        return None;
-    }
-    let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK;
-    // SAFETY: a C string.
-    let open = unsafe { kernel::openat(AT_FDCWD, path.as_ptr().cast(), flags, 0) };
-    let fd = OwnFd(open.ok()?);
-    let attr = kernel::fstat(fd.0)?;
-    judge(&fd, &attr, name, depth + 1)
-}
-
-/// Is the working directory in the buffer, or does an argument name it?
+/// Is the working directory in the buffer, or does an argument lead there or name it?
 ///
 /// # Safety
 /// `argv` as for `execve`.
 unsafe fn may_look(config: &Config, argv: Strings) -> bool {
-    let root = config.root();
-    let names = |text: &[u8]| text.windows(root.len()).any(|part| part == root);
+    let leads = |path: &[u8]| locate(AT_FDCWD, path, &mut Scratch::new()).is_some();
     // SAFETY: the caller's promise.
     let mut arguments = unsafe { environment::entries(argv) };
-    locate(AT_FDCWD, b".", &mut Scratch::new()).is_some() || arguments.any(names)
+    leads(b".")
+        || arguments.any(|text| leads(text) || bypass::names(text, config.root(), config.alias()))
 }
 
 /// Tells the bridge, and the user if it is new.
@@ -151,14 +159,12 @@ unsafe fn tell(path: &[u8], why: Bypass, argv: Strings) {
         ..Request::new(Op::Bypass)
     };
     const KNOWN: Errno = libc::EEXIST;
+    // Without a bridge the user hears of it each time.
     if let Err(Fail::Errno(KNOWN)) = requests::ask(config, &mut request, true, &mut Answer::new()) {
         return;
     }
-    kernel::complain(&[
-        b"forebay: ",
-        path,
-        b" goes past the buffer (",
-        why.in_words().as_bytes(),
-        b"): it sees the PFS as it is\n",
-    ]);
+    let mut room = [0; SHOWN_BYTES];
+    let n = bypass::shown(path, &mut room);
+    let [before, word, after] = why.sentence().map(str::as_bytes);
+    kernel::complain(&[b"forebay: ", &room[..n], before, word, after, b"\n"]);
 }

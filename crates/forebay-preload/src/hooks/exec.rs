@@ -1,7 +1,6 @@
 //! The `exec` functions. They run programs and `#!` scripts in the buffer, and keep the buffer in the environment.
 
 use core::ffi::{c_char, c_int};
-use core::mem::ManuallyDrop;
 
 use forebay_hook::hooks;
 use forebay_hook::shebang::{self, HEAD_BYTES, Head, MAX_DEPTH, Shebang};
@@ -73,7 +72,7 @@ unsafe fn run(
     unsafe {
         match shebang::parse(&head[..n]) {
             Head::Binary => {
-                bypass::look_at(&fd, path, argv);
+                bypass::look_at(fd.0, path, argv);
                 Ok(binary(&fd, argv, envp))
             }
             Head::Broken => Err(libc::ENOEXEC.into()),
@@ -273,7 +272,7 @@ hooks! {
 
     fn fexecve [real] (fd: c_int, argv: Strings, envp: Strings) -> c_int {
         if config::get().is_some() {
-            bypass::look_at(&ManuallyDrop::new(OwnFd(fd)), FdPath::new(fd).as_ptr(), argv);
+            bypass::look_at(fd, FdPath::new(fd).as_ptr(), argv);
         }
         inheritance::with(envp, |envp| real(fd, argv, envp))
     }

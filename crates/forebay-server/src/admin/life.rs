@@ -29,6 +29,13 @@ impl Life {
         }
     }
 
+    /// See [`Lifetime::is_alone`].
+    pub fn is_alone(&self, pid: u32, clients: &Clients) -> bool {
+        let mut life = self.0.lock();
+        life.forget_dead(Process::has_ended);
+        life.is_alone(pid, clients.programs().len())
+    }
+
     /// One more run, unless the bridge is about to end: that shows in the status. The process is alive: it
     /// waits for the answer.
     ///

@@ -33,6 +33,8 @@ const FOLLOW_EVERY: Duration = Duration::from_millis(100);
 pub(crate) struct Admin {
     /// Counters of the running or the last drain.
     drain: Mutex<Arc<Counters>>,
+    /// Copies are being refreshed: a drain begins after that.
+    refreshing: Mutex<()>,
     /// A drain, or the bridge, has come to its end.
     ended: Condvar,
     life: Life,
@@ -82,6 +84,7 @@ impl Admin {
         }
         Admin {
             drain: Mutex::new(Arc::new(Counters::new(false))),
+            refreshing: Mutex::new(()),
             ended: Condvar::new(),
             life,
             watch: Once::new(),
@@ -140,6 +143,7 @@ impl Admin {
         let counters = Arc::new(Counters::new(true));
         let (theirs, ground, points) = (counters.clone(), server.clone(), self.points.clone());
         let started = self.threads.spawn("drain", move || {
+            drop(ground.admin.refreshing.lock());
             ground.namespace.serve_for(Purpose::BringAway);
             let pass = || Pass::new(ground.ground(), &request, &theirs, &points).run();
             let failure = match ground.hold.confirm() {
@@ -169,12 +173,13 @@ impl Admin {
         }
     }
 
-    /// Before a run that is the only one: what others have changed on the PFS since the last one shows.
-    fn refresh(&self, server: &ServerHandle) -> Outcome {
-        let drain = self.drain.lock();
-        let life = self.life.status(&server.clients);
-        let is_first = life.runs.is_empty() && life.programs.is_empty();
-        if is_first && !life.ending && !drain.is_running() && !server.stopping() {
+    /// Before a run that is the only one: what others have changed on the PFS since the last one shows. A PFS that hangs keeps no
+    /// other answer waiting.
+    fn refresh(&self, server: &ServerHandle, pid: u32) -> Outcome {
+        let _held = self.refreshing.lock();
+        // A drain that begins from here on waits.
+        let is_draining = self.drain.lock().is_running();
+        if self.life.is_alone(pid, &server.clients) && !is_draining && !server.stopping() {
             forebay_mover::refresh(server.ground())?;
         }
         Ok(())
@@ -243,7 +248,7 @@ impl Admin {
             Request::Left => self.send_left(answer)?,
             Request::Inventory => answer.item(&take_inventory(server)?)?,
             Request::Attach { pid } => {
-                self.refresh(server)?;
+                self.refresh(server, pid)?;
                 match self.life.attach(pid, &server.clients) {
                     // A bridge that is ending says so in it: the caller starts another one.
                     Ok(life) => answer.item(&life)?,

@@ -78,8 +78,9 @@ impl Shard {
                 let status = match Bypass::from_u32(request.arg0) {
                     None => libc::EINVAL,
                     Some(why) => {
+                        let is_own = cred.uid == server.uid();
                         let mut all = server.bypassing.lock();
-                        match all.note(request.str1, why, request.arg1 != 0) {
+                        match all.note(request.str1, why, request.arg1 != 0, is_own) {
                             true => 0,
                             false => libc::EEXIST,
                         }

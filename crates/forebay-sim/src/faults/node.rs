@@ -690,7 +690,7 @@ impl Node {
     pub(super) fn take_spare(&mut self, label: &Label, env: &mut Env) -> Option<ObjectName> {
         let points = self.sync_points.as_ref();
         let may_know = |seq| points.is_some_and(|points| points.may_know(seq));
-        match self.spares.take(|of| of == label, may_know)? {
+        match self.spares.take(|_| true, |of| of == label, may_know)? {
             TakenSpare::Again(spare) => Some(spare.object),
             TakenSpare::Known(spare) => {
                 self.leaves_register(spare.object);

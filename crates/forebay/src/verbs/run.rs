@@ -119,7 +119,7 @@ pub fn run(args: &cli::RunArgs, verbose: bool) -> Result<u8, Fault> {
     let entrance = entrance(&bridge);
     let bypassing = match (door, args.command.split_first()) {
         (Door::Library, Some((program, arguments))) => {
-            bypass::of_command(program, arguments, &place.root)
+            bypass::of_command(program, arguments, &place)
         }
         _ => None,
     };
@@ -436,7 +436,7 @@ impl Run<'_> {
         let retry = drain_command(&self.place);
         let mut counters = end.counters.clone();
         counters.bypassing.splice(0..0, self.bypassing.clone());
-        let may_have_missed = bypass::may_have_looked(&counters.bypassing);
+        let is_spoilt = bypass::spoils_success(&counters.bypassing, self.args.allow_bypass);
         let report = RunReport {
             command: words.map(|w| w.to_string_lossy().into_owned()).collect(),
             exit_status: self.exit_status(),
@@ -471,13 +471,13 @@ impl Run<'_> {
                 tell_left(drained, &self.place, &retry);
                 exit::DATA_LEFT
             }
-            _ if self.exit_status() == exit::OK && may_have_missed && !self.args.allow_bypass => {
+            _ if self.exit_status() == exit::OK && is_spoilt => {
                 eprintln!(
-                    "forebay: {} went past the buffer, and may have looked for something in it",
+                    "forebay: programs that may have looked into the buffer saw the PFS instead: {}",
                     bypass::text(&counters.bypassing)
                 );
                 eprintln!(
-                    "  hint: --via mount shows all programs the buffer; if these have no need of it: --allow-bypass"
+                    "  hint: --via mount shows the buffer to static programs and those in Go; if they have no need of it: --allow-bypass"
                 );
                 exit::WENT_PAST
             }

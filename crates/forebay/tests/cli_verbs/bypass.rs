@@ -1,5 +1,6 @@
 //! Programs that the library does not reach are named, and the run does not end as if nothing had been missed.
 
+use crate::common;
 use crate::stage::{Said, Stage};
 use serde_json::Value;
 use std::fs;
@@ -152,9 +153,56 @@ fn a_program_with_other_rights_is_named_for_who_gets_them() {
     assert_eq!(warnings(&said), 0, "{}", said.err);
     fs::set_permissions(stage.pfs(), fs::Permissions::from_mode(0o777)).unwrap();
     fs::set_permissions(&stage.dir, fs::Permissions::from_mode(0o755)).unwrap();
+    // Another user can't spoil the end of root's run: to the bridge it may tell what it likes.
     let script = "setpriv --reuid 1001 --regid 1001 --clear-groups sh -c 'cd pfs; ../dynamic file'";
     stage
         .script(&[], script)
+        .ends_with(0)
+        .tells("/dynamic goes past the buffer (set-user-id)")
+        .tells("/dynamic (set-user-id)\n");
+}
+
+#[test]
+fn an_argument_that_leads_into_the_buffer_counts_like_one_that_names_it() {
+    let Some(stage) = stage() else { return };
+    let script = "echo new > pfs/file; ./show pfs/file";
+    stage.script(&[], script).ends_with(76);
+    let mut command = stage.forebay(&["run", "--buffer", "pfs", "--no-record", "--"]);
+    command.args(["./show", "pfs/new"]);
+    crate::stage::finish(command).ends_with(76);
+}
+
+#[test]
+fn a_go_program_with_parts_in_c_is_named_although_it_loads_the_library() {
+    let Some(stage) = stage() else { return };
+    let source = "package main\nimport \"C\"\nimport (\"fmt\"; \"os\")\n\
+        func main() { text, _ := os.ReadFile(os.Args[1]); fmt.Print(string(text)) }\n";
+    fs::write(stage.path("main.go"), source).unwrap();
+    let Some(go) = common::go_compiler() else {
+        return;
+    };
+    let built = Command::new(go)
+        .args(["build", "-o", "withc", "main.go"])
+        .current_dir(&stage.dir)
+        .env("CGO_ENABLED", "1")
+        .env("GOCACHE", stage.path("go-cache"))
+        .env("GOPATH", stage.path("go"))
+        .env("GO111MODULE", "off")
+        .status();
+    assert!(built.unwrap().success());
+    let said = stage
+        .script(&[], "echo new > pfs/file; ./withc pfs/file")
         .ends_with(76)
-        .tells("../dynamic goes past the buffer (set-user-id)");
+        .tells("./withc goes past the buffer (Go)");
+    assert_eq!(said.out, "", "it has seen the PFS");
+}
+
+#[test]
+fn the_name_of_a_program_forges_no_line() {
+    let Some(stage) = stage() else { return };
+    let script = "n=$(printf 'x\\nforebay: all is well\\033[0m'); cp show \"$n\"; \"./$n\"";
+    let said = stage.script(&[], script).ends_with(0);
+    assert!(!said.err.contains("\nforebay: all is well"), "{}", said.err);
+    assert!(!said.err.contains('\u{1b}'), "{}", said.err);
+    said.tells("./x?forebay: all is well?[0m goes past the buffer (static)");
 }

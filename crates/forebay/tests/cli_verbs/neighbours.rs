@@ -654,6 +654,50 @@ fn what_others_do_after_renames_and_kept_drains_is_not_lost_and_without_them_not
     }
 }
 
+/// While a run goes on, a directory that was drained is known by what was drained into it.
+#[test]
+fn a_directory_that_was_drained_in_this_run_and_then_renamed_does_not_take_along_what_is_theirs() {
+    for (made, renamed, theirs, listed) in [
+        (
+            "mkdir -p n/s; echo ours > n/s/a; echo ours > n/b",
+            "mv n m",
+            "n/s/new",
+            "n",
+        ),
+        (
+            "mkdir -p d/s; echo ours > d/s/a",
+            "mv d m",
+            "m/s/new",
+            "m/s",
+        ),
+    ] {
+        for others in [false, true] {
+            let scene = Scene::new();
+            let root = scene.root();
+            scene.inside(&format!(
+                "{made}; \"$FOREBAY\" drain --keep --buffer '{root}'; {renamed}"
+            ));
+            let place = theirs.replace("m/s", "d/s");
+            if others {
+                scene.outside(&format!("echo theirs > {place}"));
+            }
+            let (code, said) = scene.drain(&[]);
+            let now = tree(&scene.pfs);
+            match others {
+                false => assert_eq!(code, 0, "{said}"),
+                true => {
+                    assert_eq!((code, changed(&said)), (75, vec![listed]), "{said}{now:?}");
+                    assert_eq!(
+                        now.get(theirs).map(String::as_str),
+                        Some("theirs\n"),
+                        "{now:?}"
+                    );
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn what_was_renamed_and_replaced_by_others_is_settled_for_either_side() {
     for (side, path, other) in [("ours", "x", "d/a"), ("theirs", "d/a", "x")] {

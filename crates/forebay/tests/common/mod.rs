@@ -74,6 +74,18 @@ pub fn find_program(name: &str) -> Result<PathBuf, String> {
         .ok_or_else(|| format!("{name} is not installed (scripts/setup.sh test installs it)"))
 }
 
+/// The compiler of Go. If it is not installed, prints that, and returns `None`.
+pub fn go_compiler() -> Option<PathBuf> {
+    let beside = Path::new("/usr/local/go/bin/go");
+    let there = || beside.exists().then(|| beside.to_owned());
+    let go = find_program("go").ok().or_else(there);
+    if go.is_none() {
+        // Not a failure in continuous integration: Debian 12's Go is large, and few tests need it.
+        forebay_testkit::without_data("Go is not installed");
+    }
+    go
+}
+
 /// The Python of Debian's python3-numpy and python3-h5py, even if PATH finds another one first.
 pub const PYTHON: &str = "/usr/bin/python3";
 

@@ -254,3 +254,49 @@ fn a_socket_directory_that_was_made_in_advance_is_refused_by_name() {
         .tells(trap.to_str().unwrap())
         .tells("XDG_RUNTIME_DIR");
 }
+
+#[test]
+fn a_descriptor_of_a_removed_file_leads_to_no_later_file_of_another_user() {
+    as_root!();
+    let stage = Stage::new();
+    for dir in [stage.dir.clone(), stage.pfs(), stage.path("run")] {
+        fs::set_permissions(dir, Permissions::from_mode(0o755)).unwrap();
+    }
+    let open = stage.pfs().join("open");
+    fs::create_dir(&open).unwrap();
+    fs::set_permissions(&open, Permissions::from_mode(0o1777)).unwrap();
+    // Past the library, which would ask the bridge for the path of a link of /proc.
+    let spy = "import ctypes, os, sys\n\
+        libc = ctypes.CDLL(None, use_errno=True)\n\
+        raw = lambda path, flags: libc.syscall(257, -100, path, flags, 0)\n\
+        names = [f'pfs/open/spy{n}' for n in range(16)]\n\
+        held = []\n\
+        for name in names:\n\
+        \x20   fd = os.open(name, os.O_CREAT | os.O_RDWR, 0o644)\n\
+        \x20   held.append(os.open(f'/proc/self/fd/{fd}', os.O_PATH))\n\
+        \x20   os.close(fd)\n\
+        for name in names: os.unlink(name)\n\
+        print('removed', flush=True)\n\
+        sys.stdin.readline()\n\
+        for fd in held:\n\
+        \x20   try: print(open(f'/proc/self/fd/{fd}').read(), end='')\n\
+        \x20   except OSError: pass\n";
+    let script = format!(
+        "mkdir -m 700 pfs/secret; mkfifo go said; \
+        setpriv --reuid={HOSTILE} --regid={HOSTILE} --clear-groups -- {} -c \"$SPY\" < go > said & \
+        exec 3> go 4< said; read line <&4; test \"$line\" = removed; \
+        for n in $(seq 16); do echo secret > pfs/secret/$n; done; echo >&3; cat <&4; wait $!",
+        common::PYTHON
+    );
+    let mut command = stage.forebay(&["run", "--buffer", "pfs", "--no-record", "--", "sh", "-ec"]);
+    let said = finish({
+        command.arg(script).env("SPY", spy);
+        command
+    });
+    let said = said.ends_with(0);
+    assert_eq!(said.out, "", "{}", said.err);
+    assert_eq!(
+        fs::read_to_string(stage.pfs().join("secret/16")).unwrap(),
+        "secret\n"
+    );
+}

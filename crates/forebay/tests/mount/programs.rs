@@ -1,6 +1,6 @@
 //! Programs that make their system calls without libc, or in ways that the preload library does not see.
 
-use crate::common::{self, case, find_program, need};
+use crate::common::{self, case, find_program, go_compiler, need};
 use crate::need_fuse;
 use std::ffi::OsStr;
 use std::fs;
@@ -108,13 +108,7 @@ func main() {
 
 /// Builds the program in Go in this folder. If Go is not installed, prints that, and returns `None`.
 pub fn go_program(folder: &Path) -> Option<PathBuf> {
-    let installed = find_program("go").ok();
-    let beside = Path::new("/usr/local/go/bin/go");
-    let Some(go) = installed.or_else(|| beside.exists().then(|| beside.to_owned())) else {
-        // Not a failure in continuous integration: Debian 12's Go is large, and only tests of the mount need it.
-        forebay_testkit::without_data("Go is not installed");
-        return None;
-    };
+    let go = go_compiler()?;
     let (source, program) = (folder.join("main.go"), folder.join("prog"));
     fs::write(&source, GO).expect("write the program");
     let built = Command::new(go)

@@ -53,10 +53,9 @@ impl CopyBatch {
                 && (is_last || !is_in_doubt(trouble))
             {
                 if trouble.may_be_done() && !is_settled {
-                    let shown = candidate.placed.iter_mut();
-                    shown
-                        .filter(|placed| **placed == Some(false))
-                        .for_each(|placed| *placed = None);
+                    // What was not seen yet may come.
+                    let placed = candidate.placed.iter();
+                    candidate.placed = placed.map(|placed| placed.filter(|there| *there)).collect();
                 }
                 *fate = CopyFate::Failed(match trouble.errno {
                     libc::EEXIST => Reason::Changed,

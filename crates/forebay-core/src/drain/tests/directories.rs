@@ -325,6 +325,70 @@ fn what_was_made_past_the_buffer_is_named_in_every_pass_and_keeps_its_directory_
     assert!(world.records.is_empty());
 }
 
+/// Something that others do on the PFS.
+fn meddle(rng: &mut Rng, world: &mut World) {
+    let (a, b) = (rng.path(), rng.path());
+    let contents = world.number();
+    match rng.below(4) {
+        0 if is_dir(&world.pfs, &a.parent()) && !is_dir(&world.pfs, &a) => {
+            world.pfs.insert(a, Node::File(contents));
+        }
+        1 if is_dir(&world.pfs, &a.parent()) && !world.pfs.contains_key(&a) => {
+            world.pfs.insert(a, Node::Dir);
+        }
+        2 => {
+            for (path, _) in subtree(&world.pfs, &a) {
+                world.pfs.remove(&path);
+            }
+        }
+        3 if world.pfs.contains_key(&a)
+            && is_dir(&world.pfs, &b.parent())
+            && !world.pfs.contains_key(&b)
+            && !b.is_within(&a) =>
+        {
+            move_tree(&mut world.pfs, &a, &b);
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn whatever_others_have_done_to_what_was_kept_shows_after_a_refresh_and_the_rest_is_still_kept() {
+    let (mut differed, mut kept) = (0, 0);
+    for seed in 1..=400 {
+        let mut rng = Rng::new(seed ^ 0x5e_ef);
+        let (mut world, mut model) = in_use(&mut rng);
+        let keep = PassTerms {
+            keep: true,
+            ..terms(1)
+        };
+        drive(Drain::new(keep), &mut world, &mut model, &mut rng, &CALM).unwrap();
+        assert_eq!(world.pfs, model, "seed {seed}: all is drained");
+        for _ in 0..rng.below(12) {
+            meddle(&mut rng, &mut world);
+        }
+        differed += usize::from(world.view() != world.pfs);
+        assert!(drive_while(&mut Drain::refresh(), &mut world, |_, _| true));
+        assert_eq!(world.view(), world.pfs, "seed {seed}");
+        let files = world.records.values().filter(|r| r.kind == Kind::File);
+        kept += files.count();
+        drain_the_rest(&mut world, &format!("seed {seed}"));
+    }
+    assert!(differed > 100 && kept > 100, "{differed}, {kept}");
+}
+
+#[test]
+fn a_refresh_touches_nothing_that_is_not_drained() {
+    for seed in 1..=400 {
+        let mut rng = Rng::new(seed ^ 0x5e_f0);
+        let (mut world, view) = in_use(&mut rng);
+        let (pfs, records) = (world.pfs.clone(), world.records.clone());
+        assert!(drive_while(&mut Drain::refresh(), &mut world, |_, _| true));
+        assert_eq!((world.view(), &world.pfs), (view, &pfs), "seed {seed}");
+        assert_eq!(world.records, records, "seed {seed}");
+    }
+}
+
 #[test]
 fn what_the_storage_does_not_show_is_named_as_that_and_not_as_changed_or_open() {
     let refused = Trouble {

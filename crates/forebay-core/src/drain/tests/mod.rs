@@ -173,6 +173,16 @@ fn start_blind(world: &mut World) {
     world.blind = 0;
 }
 
+/// A random tree on which programs have worked for a while, and what it shows.
+fn in_use(rng: &mut Rng) -> (World, Tree) {
+    let mut world = World::random(rng);
+    let mut model = world.pfs.clone();
+    for _ in 0..30 {
+        operate(rng, &mut world, &mut model);
+    }
+    (world, model)
+}
+
 fn drain_all(world: &mut World, model: &mut Tree, rng: &mut Rng, what: &str) {
     let drain = drive(Drain::new(terms(2)), world, model, rng, &CALM).unwrap();
     assert_eq!(drain.report().left, [], "{what}");
@@ -211,11 +221,7 @@ fn a_drain_never_changes_the_view_and_ends_with_the_pfs_equal_to_it() {
 fn a_drain_that_dies_anywhere_and_is_run_again_ends_the_same() {
     for seed in 1..=600 {
         let mut rng = Rng::new(seed);
-        let mut world = World::random(&mut rng);
-        let mut model = world.pfs.clone();
-        for _ in 0..30 {
-            operate(&mut rng, &mut world, &mut model);
-        }
+        let (mut world, mut model) = in_use(&mut rng);
         for _ in 0..1 + rng.below(4) {
             let weather = Weather {
                 acts: 1 + rng.below(60),
@@ -331,11 +337,7 @@ fn where_a_pfs_keeps_failing_only_the_first_failures_are_waited_for() {
 fn what_was_done_though_the_pfs_said_otherwise_and_showed_otherwise_is_known() {
     for seed in 1..=300 {
         let mut rng = Rng::new(seed ^ 0x10_57);
-        let mut world = World::random(&mut rng);
-        let mut model = world.pfs.clone();
-        for _ in 0..30 {
-            operate(&mut rng, &mut world, &mut model);
-        }
+        let (mut world, mut model) = in_use(&mut rng);
         world.lost_answers = Some([libc::EIO, libc::ESTALE, libc::ENOENT][rng.below(3)]);
         world.stale_looks = rng.below(LOOKS_IN_DOUBT as usize) as u32;
         let drain = drive(
@@ -360,11 +362,7 @@ fn what_was_done_though_the_pfs_said_otherwise_and_showed_otherwise_is_known() {
 fn what_was_done_on_a_pfs_that_keeps_failing_is_known_although_it_was_looked_at_once() {
     for seed in 1..=300 {
         let mut rng = Rng::new(seed ^ 0x0b5c);
-        let mut world = World::random(&mut rng);
-        let mut model = world.pfs.clone();
-        for _ in 0..30 {
-            operate(&mut rng, &mut world, &mut model);
-        }
+        let (mut world, mut model) = in_use(&mut rng);
         world.lost_answers = Some([libc::EIO, libc::ESTALE][rng.below(2)]);
         world.stale_looks = 1 + rng.below(3) as u32;
         let drain = Drain::new(terms(1)).of_a_pfs_that_fails();
