@@ -9,6 +9,7 @@ use crate::pfs_acts;
 use crate::processes::{self, InUse};
 use forebay_core::drain::{self, Copied, Copy, LentMode, Name, Named, Naming, Temporary, Use};
 use forebay_core::facts::Timestamp;
+use forebay_core::identity::Identity;
 use forebay_core::label::without_hides;
 use forebay_core::path::TreePath;
 use forebay_core::pfs_kind::{SYNCED_TOGETHER_FROM, SyncBy};
@@ -19,7 +20,7 @@ use forebay_sys::Openers;
 use forebay_sys::{self as sys, Errno};
 use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -91,6 +92,13 @@ fn further_name(lower: &Lower, held: &mut Held, name: &Name) -> Work<Named> {
     // A rename between two names of one inode leaves both.
     held.ours.remove(dir.as_fd(), temp)?;
     Ok(named)
+}
+
+fn check_is(target: BorrowedFd<'_>, is: Identity) -> Work<()> {
+    match is.is_inode_of(&sys::stat(target, b"").during("stat")?) {
+        true => Ok(()),
+        false => Err(Errno::EXIST).during("open directory"),
+    }
 }
 
 fn missing<T>() -> Work<T> {
@@ -309,7 +317,7 @@ impl Pass<'_> {
         written.map_err(Trouble::into_core)
     }
 
-    pub(crate) fn dress_dir(&self, path: &TreePath, object: ObjectName) -> Work<()> {
+    pub(crate) fn dress_dir(&self, path: &TreePath, is: Identity, object: ObjectName) -> Work<()> {
         let objects = self.ground.objects;
         let attr = objects.attr(object).during("stat in the buffer")?;
         let flags = libc::O_RDONLY | libc::O_DIRECTORY;
@@ -320,10 +328,12 @@ impl Pass<'_> {
             let dir = pfs::parent(self.ground.lower, path)?;
             let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW;
             let target = sys::open(dir.as_fd(), path.name(), flags, 0).during("open directory")?;
+            check_is(target.as_fd(), is)?;
             return self.dress_by_path(object, Kind::Dir, target.as_fd(), &attr);
         }
         let source = source.during("open in the buffer")?;
         let target = target.during("open directory")?;
+        check_is(target.as_fd(), is)?;
         self.dress(source.as_fd(), target.as_fd(), &attr)
     }
 

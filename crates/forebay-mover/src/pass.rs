@@ -326,7 +326,13 @@ impl<'g> Pass<'g> {
                     self.counters,
                 ))
             }
-            Act::MakeDir(path) => Got::Made(pfs_acts::make_dir(ground.lower, path)),
+            Act::MakeDir(new) => {
+                let own = || {
+                    let attr = ground.objects.attr(new.object);
+                    attr.during("stat in the buffer")
+                };
+                Got::Made(pfs_acts::make_dir(ground.lower, new, own))
+            }
             Act::Copy {
                 copies,
                 after_a_pause,
@@ -337,10 +343,11 @@ impl<'g> Pass<'g> {
             Act::Name(namings) => Got::Named(self.name_all(namings)?),
             Act::Forget(all) => Got::Each(self.forget(all)),
             Act::Unhide(all) => Got::Each(all.iter().map(|o| self.unhide(*o)).collect()),
-            Act::Dress { path, object } => {
+            Act::Dress { path, is, object } => {
                 self.give_times_back();
                 ground.lower.note_changed(path.clone());
-                Got::Did(self.dress_dir(path, *object).map_err(Trouble::into_core))
+                let dressed = self.dress_dir(path, *is, *object);
+                Got::Did(dressed.map_err(Trouble::into_core))
             }
             Act::SyncDirs(dirs) => Got::Each(pfs_acts::sync(ground.lower, dirs)),
             Act::Sweep { dirs, of } => {

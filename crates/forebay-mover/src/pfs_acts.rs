@@ -4,7 +4,9 @@ use crate::aside::{self, Refused};
 use crate::counters::Counters;
 use crate::pfs::{self, During, Trouble};
 use crate::removal::{self, Spared, Touched};
-use forebay_core::drain::{self, Places, is_aside, is_leftover, is_leftover_of, is_old_note};
+use forebay_core::drain::{
+    self, NewDir, Places, is_aside, is_leftover, is_leftover_of, is_old_note,
+};
 use forebay_core::facts::Attr;
 use forebay_core::identity::Identity;
 use forebay_core::path::TreePath;
@@ -244,29 +246,50 @@ impl Removal<'_> {
     }
 }
 
-/// See [`drain::Act::MakeDir`].
-pub(crate) fn make_dir(lower: &Lower, path: &TreePath) -> Work<bool> {
-    ensure_dir(lower, path).map_err(Trouble::into_core)
+/// See [`drain::Act::MakeDir`]. `own` are the attributes of the backing directory.
+pub(crate) fn make_dir(
+    lower: &Lower,
+    new: &NewDir,
+    own: impl FnOnce() -> pfs::Work<Attr>,
+) -> Work<Identity> {
+    ensure_dir(lower, new, own).map_err(Trouble::into_core)
 }
 
-fn ensure_dir(lower: &Lower, path: &TreePath) -> pfs::Work<bool> {
-    let dir = pfs::parent(lower, path)?;
-    match sys::mkdir(dir.as_fd(), path.name(), 0o700) {
-        Ok(()) => return Ok(true),
-        Err(Errno::EXIST) => {}
+fn ensure_dir(
+    lower: &Lower,
+    new: &NewDir,
+    own: impl FnOnce() -> pfs::Work<Attr>,
+) -> pfs::Work<Identity> {
+    let name = new.path.name();
+    let dir = pfs::parent(lower, &new.path)?;
+    let is_made = match sys::mkdir(dir.as_fd(), name, drain::NEW_DIR_MODE) {
+        Ok(()) => true,
+        Err(Errno::EXIST) => false,
         Err(e) => return Err(e).during("mkdir"),
-    }
-    let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW;
-    let found = match sys::open(dir.as_fd(), path.name(), flags, 0) {
-        Err(Errno::NOTDIR | Errno::LOOP) => return Err(Errno::EXIST).during("mkdir"),
-        found => found.during("open directory")?,
     };
-    let attr = sys::stat(found.as_fd(), b"").during("stat")?;
-    // It gets its own mode back with the other attributes, at the end.
-    if attr.mode & 0o700 != 0o700 {
-        sys::chmod_of_path(found.as_fd(), attr.mode & 0o7777 | 0o700).during("chmod")?;
+    let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW;
+    let there = match sys::open(dir.as_fd(), name, flags, 0) {
+        Err(Errno::NOTDIR | Errno::LOOP) => return Err(Errno::EXIST).during("mkdir"),
+        there => there.during("open directory")?,
+    };
+    let found = sys::stat(there.as_fd(), b"").during("stat")?;
+    if is_made {
+        return Ok(Identity::of(&found));
     }
-    Ok(false)
+    let is_empty = || {
+        let listed = sys::open(there.as_fd(), b".", libc::O_RDONLY | libc::O_DIRECTORY, 0);
+        let mut entries = Vec::new();
+        let read = |dir: OwnedFd| sys::read_dir(dir.as_fd(), &mut entries);
+        listed.and_then(read).is_ok() && entries.is_empty()
+    };
+    if !new.may_be(&found, &own()?, is_empty) {
+        return Err(Errno::EXIST).during("mkdir");
+    }
+    // It gets its own mode back with the other attributes, at the end.
+    if found.mode & 0o700 != 0o700 {
+        sys::chmod_of_path(there.as_fd(), found.mode & 0o7777 | 0o700).during("chmod")?;
+    }
+    Ok(Identity::of(&found))
 }
 
 /// See [`drain::Act::SyncDirs`].
@@ -351,6 +374,7 @@ fn is_own_name(dir: BorrowedFd<'_>, notes: &AsideNotes, path: &TreePath) -> bool
 #[cfg(test)]
 mod tests {
     use super::*;
+    use forebay_core::record::{ObjectId, ObjectName};
     use std::fs;
 
     struct Tree {
@@ -525,7 +549,11 @@ mod tests {
         let locked = fs::Permissions::from_mode(0o500);
         fs::set_permissions(at("outside"), locked.clone()).unwrap();
         symlink("outside", at("dir")).unwrap();
-        let outcome = make_dir(&tree.lower, &path("dir"));
+        let make = |name: &str| {
+            let own = sys::stat(tree.lower.root(), b"").unwrap();
+            make_dir(&tree.lower, &new_dir(name), || Ok(own))
+        };
+        let outcome = make("dir");
         assert_eq!(outcome.unwrap_err().errno, libc::EEXIST);
         let dir = sys::open_path(tree.folder.path(), libc::O_PATH).unwrap();
         assert_eq!(
@@ -536,8 +564,60 @@ mod tests {
         assert_eq!(at("outside").metadata().unwrap().mode() & 0o777, 0o500);
         fs::create_dir(at("own")).unwrap();
         fs::set_permissions(at("own"), locked).unwrap();
-        assert!(!make_dir(&tree.lower, &path("own")).unwrap());
+        let found = Identity::of(&sys::stat(tree.lower.root(), b"own").unwrap());
+        assert_eq!(make("own"), Ok(found));
         assert_eq!(at("own").metadata().unwrap().mode() & 0o777, 0o700);
+    }
+
+    fn new_dir(name: &str) -> NewDir {
+        NewDir {
+            path: path(name),
+            object: ObjectName {
+                oid: ObjectId::new(BridgeId(1), 1, 1),
+                link: 0,
+            },
+            known: None,
+            may_be_made: false,
+        }
+    }
+
+    #[test]
+    fn a_directory_of_another_user_is_neither_taken_nor_touched() {
+        use std::os::unix::fs::{MetadataExt, PermissionsExt};
+        let tree = Tree::new();
+        let at = |name: &str| tree.folder.path().join(name);
+        for name in ["known", "new", "mine", "just", "full/in"] {
+            fs::create_dir_all(at(name)).unwrap();
+        }
+        for name in ["known", "new", "mine", "just", "full"] {
+            fs::set_permissions(at(name), fs::Permissions::from_mode(0o500)).unwrap();
+        }
+        let me = sys::my_ids().0;
+        let look = |name: &str| sys::stat(tree.lower.root(), name.as_bytes()).unwrap();
+        let own = |uid| {
+            let own = Attr { uid, ..look("new") };
+            move || Ok(own)
+        };
+        let errno = |made: Work<Identity>| made.unwrap_err().errno;
+        let refused = make_dir(&tree.lower, &new_dir("new"), own(me + 1));
+        assert_eq!(errno(refused), libc::EEXIST);
+        assert_eq!(at("new").metadata().unwrap().mode() & 0o777, 0o500);
+        make_dir(&tree.lower, &new_dir("mine"), own(me)).unwrap();
+        let known = NewDir {
+            known: Some(Identity::of(&look("known"))),
+            ..new_dir("known")
+        };
+        make_dir(&tree.lower, &known, own(me + 1)).unwrap();
+        // A drain of root that was killed has made it, if anybody has.
+        for name in ["just", "full"] {
+            fs::set_permissions(at(name), fs::Permissions::from_mode(0o700)).unwrap();
+            let may_be_made = NewDir {
+                may_be_made: true,
+                ..new_dir(name)
+            };
+            let made = make_dir(&tree.lower, &may_be_made, own(me + 1));
+            assert_eq!(made.is_ok(), me == 0 && name == "just", "{made:?}");
+        }
     }
 
     #[test]

@@ -19,7 +19,7 @@ const DESTROYED: &str = "nothing of others is destroyed";
 const LOST: &str = "nothing that was written is lost";
 
 /// Planted bugs that one bridge shows in good weather, and the promise that each breaks.
-const BUGS: [(Mutation, &str); 10] = [
+const BUGS: [(Mutation, &str); 11] = [
     (Mutation::RemovedDirsForgetContents, DESTROYED),
     (Mutation::OriginsAreNotSettled, DESTROYED),
     (
@@ -27,6 +27,10 @@ const BUGS: [(Mutation, &str); 10] = [
         "a drain that says that all is released has brought everything",
     ),
     (Mutation::ReplacesStrangers, DESTROYED),
+    (
+        Mutation::TakesDirectoriesOfOthers,
+        "policy knows what to do",
+    ),
     (Mutation::ReplacesWhatOthersChanged, DESTROYED),
     (
         Mutation::ClearsWithoutRemoving,

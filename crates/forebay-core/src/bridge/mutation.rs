@@ -31,6 +31,7 @@ pub enum Mutation {
     PublishesWhatHasChanged,
     ReplacesStrangers,
     ReplacesWhatOthersChanged,
+    TakesDirectoriesOfOthers,
     ClearsWithoutRemoving,
     TruncatesBeforeItIsCertain,
     AbsencesAreForgotten,
@@ -70,7 +71,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Mutation; 58] = [
+    pub const ALL: [Mutation; 59] = [
         Mutation::HomeSkipsVersionCheck,
         Mutation::ReplyBeforeCommit,
         Mutation::RenameAsTwoBatches,
@@ -94,6 +95,7 @@ impl Mutation {
         Mutation::PublishesWhatHasChanged,
         Mutation::ReplacesStrangers,
         Mutation::ReplacesWhatOthersChanged,
+        Mutation::TakesDirectoriesOfOthers,
         Mutation::ClearsWithoutRemoving,
         Mutation::TruncatesBeforeItIsCertain,
         Mutation::AbsencesAreForgotten,
@@ -152,6 +154,7 @@ impl Mutation {
         matches!(
             self,
             Mutation::RemovedDirsForgetContents
+                | Mutation::TakesDirectoriesOfOthers
                 | Mutation::OriginsAreNotSettled
                 | Mutation::ChoicesAreNotRefused
         )

@@ -1,5 +1,6 @@
 //! What a drain asks of its driver, and what comes back.
 
+use super::moves::is_dir;
 use super::rules::OURS;
 use crate::bridge::{Fact, ReadSet};
 use crate::facts::{Attr, Need};
@@ -182,6 +183,39 @@ impl Name {
     }
 }
 
+/// A directory to be made on the PFS.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewDir {
+    /// Its path.
+    pub path: TreePath,
+    /// The backing directory.
+    pub object: ObjectName,
+    /// The one that an earlier pass has made or found there.
+    pub known: Option<Identity>,
+    /// An earlier pass may have made one, and has not noted which.
+    pub may_be_made: bool,
+}
+
+impl NewDir {
+    /// May the directory that was found there be taken for it? It will get the attributes of the backing directory, which are
+    /// `own`: that of another user must not.
+    pub fn may_be(&self, found: &Attr, own: &Attr, is_empty: impl FnOnce() -> bool) -> bool {
+        let is_known = self.known.is_some_and(|known| known.is_inode_of(found));
+        let is_just_made = || {
+            self.may_be_made
+                && self.known.is_none()
+                && (found.uid, found.mode & 0o7777) == (MAKES_FOR_OTHERS, NEW_DIR_MODE)
+                && is_empty()
+        };
+        is_dir(found) && (is_known || found.uid == own.uid || is_just_made())
+    }
+}
+
+/// Only the drains of root make what belongs to others.
+const MAKES_FOR_OTHERS: u32 = 0;
+/// The mode of a directory of the PFS until it gets that of its backing directory.
+pub const NEW_DIR_MODE: u32 = 0o700;
+
 /// Who has an object open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Use {
@@ -268,8 +302,9 @@ pub enum Act {
         /// A name for what is on its way out.
         aside: TreePath,
     },
-    /// Make a directory on the PFS that only its owner may use yet; one that is there is fine: [`Got::Made`].
-    MakeDir(TreePath),
+    /// Make a directory on the PFS that only its owner may use yet: [`Got::Made`]. One that is there is fine if it may be taken
+    /// for it ([`NewDir::may_be`]): else EEXIST.
+    MakeDir(NewDir),
     /// Copy to temporary names: [`Got::Copies`]. What fails may leave its name, here as in the acts that follow: [`Act::Forget`]
     /// takes it away. The bridge that keeps an object brings its contents to the disk before another
     /// one reads them: after a loss of power it must not hold older ones than the PFS.
@@ -299,6 +334,8 @@ pub enum Act {
     Dress {
         /// The directory on the PFS.
         path: TreePath,
+        /// Which it is. If another one is there now, that stays as it is: EEXIST.
+        is: Identity,
         /// The backing directory.
         object: ObjectName,
     },
@@ -348,7 +385,7 @@ impl Act {
                 aside: to,
                 ..
             } => vec![from.parent(), to.parent()],
-            Act::Remove { path, .. } | Act::MakeDir(path) => vec![path.parent()],
+            Act::Remove { path, .. } | Act::MakeDir(NewDir { path, .. }) => vec![path.parent()],
             Act::Name(all) => {
                 // With several bridges a copy is made in another directory than it gets its name in.
                 let from = all.iter().map(|naming| &naming.temporary.path);
@@ -405,8 +442,8 @@ pub enum Got {
     Seen(Vec<Work<Option<Attr>>>),
     Known(Work<Identity>),
     Did(Work<()>),
-    /// Was it made? `false`: it was there.
-    Made(Work<bool>),
+    /// What it is known by, made or found.
+    Made(Work<Identity>),
     Copies(Vec<Work<Copied>>),
     Named(Vec<Work<Named>>),
     Each(Vec<Work<()>>),

@@ -4,7 +4,10 @@ use super::act::{Act, DrainCommit, DrainVerdict, Got, Trouble, Use, Work};
 use super::drain_facts::DrainFacts;
 use super::moves::is_dir;
 use super::orphans::is_waiting;
-use super::rules::{Update, commit_of, has_contents, lower_dir, read, speakers_of, unsettled};
+use super::release::opened;
+use super::rules::{
+    OURS, Update, commit_of, has_contents, lower_dir, read, speakers_of, unsettled,
+};
 use super::sheet::Sheet;
 use super::strand::Strand;
 use crate::bridge::{Mutation, ReadSet};
@@ -84,6 +87,8 @@ struct Conflict {
     went_to: Option<TreePath>,
     /// The directory that it is in is not on the PFS any more.
     lacks_dir: bool,
+    /// It is a directory in both places, and what is in it stays.
+    is_of_both: bool,
     /// A second name, and where it is on the PFS.
     beside: Option<(TreePath, TreePath)>,
     reads: ReadSet,
@@ -128,10 +133,13 @@ impl Choose {
         self.refuse(&format!("{}: {error}", trouble.operation), sheet);
     }
 
-    /// Do contents of the buffer go with the decision, and is it not known yet that nobody has them open? As with a release
-    /// (`drain::release`) that is known once they are marked.
-    fn gives_up_contents(&self, record: &PathRecord) -> bool {
-        self.choice.side == Side::Theirs && has_contents(record) && record.transit.is_none()
+    /// Does the backing object go with the decision, and is it not known yet that nobody has it open? As with a release
+    /// (`drain::release`) that is known once it is marked.
+    fn gives_up(&self, conflict: &Conflict) -> bool {
+        let record = &conflict.record;
+        self.choice.side == Side::Theirs
+            && (has_contents(record) || conflict.is_of_both)
+            && record.transit.is_none()
     }
 
     fn update(&self, record: PathRecord, transit: Option<Transit>) -> Update {
@@ -203,6 +211,7 @@ impl Choose {
             Side::Ours => lacks_dir.then_some(LACKS_DIR),
             Side::Theirs if lacks_dir => has_below.then_some(LACKS_DIR),
             Side::Both if lacks_dir => (!is_single || has_below).then_some(LACKS_DIR),
+            Side::Theirs if record.kind == Kind::Dir => None,
             _ => (!is_single).then_some(IS_DIR),
         };
         if let Some(why) = refusal {
@@ -228,6 +237,7 @@ impl Choose {
             has_below,
             went_to,
             lacks_dir,
+            is_of_both: false,
             record,
             beside,
             reads,
@@ -257,6 +267,9 @@ impl Choose {
             Some(_) => found.next().flatten(),
             None => None,
         };
+        conflict.is_of_both = conflict.record.kind == Kind::Dir
+            && conflict.record.hides.is_none()
+            && theirs.as_ref().is_some_and(is_dir);
         if let Some(why) = conflict.refusal(self.choice.side)
             && !Mutation::ChoicesAreNotRefused.is(sheet.planted)
         {
@@ -270,12 +283,18 @@ impl Choose {
         if theirs.is_none() && !covers && !is_replaced && !conflict.lacks_dir {
             return self.refuse("it replaces nothing on the PFS", sheet);
         }
-        let is_their_dir = theirs.as_ref().is_some_and(is_dir);
-        if is_their_dir && conflict.record.kind == Kind::Dir && conflict.record.hides.is_none() {
-            return self.refuse(BOTH_DIRS, sheet);
+        if conflict.record.kind == Kind::Dir
+            && self.choice.side == Side::Theirs
+            && !conflict.is_of_both
+        {
+            return self.refuse(IS_DIR, sheet);
         }
         self.state = match theirs {
-            Some(attr) if is_dir(&attr) && self.choice.side == Side::Ours => State::Know(conflict),
+            Some(attr)
+                if is_dir(&attr) && self.choice.side == Side::Ours && !conflict.is_of_both =>
+            {
+                State::Know(conflict)
+            }
             theirs => State::Decide(conflict, theirs.as_ref().map(Identity::of)),
         };
     }
@@ -380,18 +399,26 @@ impl Choose {
         let other = Self::update_of_keeper(&conflict, keeper, is_ours);
         let is_replaced = conflict.is_origin_replaced();
         let record = conflict.record;
-        let after = is_ours.then(|| match (is_replaced, &conflict.at_origin) {
-            (true, Some(attr)) => PathRecord {
+        let after = match (self.choice.side, &conflict.at_origin) {
+            // Theirs gets the attributes of ours.
+            (Side::Ours, _) if conflict.is_of_both => Some(PathRecord {
+                replaces: now,
+                drained: Some(OURS),
+                ..record.clone()
+            }),
+            (_, _) if conflict.is_of_both => Some(opened(&path, &record)),
+            (Side::Ours, Some(attr)) if is_replaced => Some(PathRecord {
                 arriving: Some(Box::new(Identity::of(attr).leaving())),
                 ..record.clone()
-            },
-            _ => PathRecord {
+            }),
+            (Side::Ours, _) => Some(PathRecord {
                 replaces: now,
                 hides: Some(conflict.theirs),
                 drained: None,
                 ..record.clone()
-            },
-        });
+            }),
+            (Side::Theirs | Side::Both, _) => None,
+        };
         let update = Update {
             path,
             before: record,
@@ -425,6 +452,7 @@ impl Conflict {
             Some(path) if !is_replaced || side == Side::Theirs => {
                 return Some(format!("what was there is now {path}: choose about that"));
             }
+            _ if self.is_of_both && side != Side::Both => return None,
             _ if !is_ours && self.has_below && self.at_origin.is_none() && is_replaced => {
                 IS_GONE_ABOVE
             }
@@ -443,9 +471,6 @@ impl Conflict {
 
 /// Why a directory is not chosen about.
 const IS_DIR: &str = "it is a directory of the buffer: move what is theirs out of the way on the PFS and drain again, or rename or remove ours with `forebay run` and take theirs then";
-
-/// Why a directory on both sides is not chosen about.
-const BOTH_DIRS: &str = "it is a directory on both sides, and stays: choose about what is in it";
 
 /// Why nothing is renamed that is not there.
 const IS_GONE: &str = "others have removed what was renamed: take theirs";
@@ -510,6 +535,12 @@ impl Strand for Choose {
                     _ => State::Unmark(Some(IS_OPEN)),
                 };
             }
+            (State::Probing(conflict, now), Got::Busy(busy)) => {
+                self.state = match busy.contains(&conflict.record.object.oid) {
+                    true => State::Unmark(Some(IS_OPEN)),
+                    false => State::Decide(conflict, now),
+                };
+            }
             (State::Pausing(conflict, now), Got::Done) => self.state = State::Probe(conflict, now),
             (State::Unmarking(why), Got::Verdict(DrainVerdict::Committed)) => {
                 self.marked = None;
@@ -562,7 +593,7 @@ impl Strand for Choose {
                     self.state = State::Knowing(conflict.clone());
                     return Ok(Some(know));
                 }
-                State::Decide(conflict, now) if self.gives_up_contents(&conflict.record) => {
+                State::Decide(conflict, now) if self.gives_up(conflict) => {
                     let record = conflict.record.clone();
                     let update = self.update(record, Some(Transit::Releasing));
                     let reads = conflict.reads.clone();
@@ -573,7 +604,10 @@ impl Strand for Choose {
                     return Ok(Some(Act::Commit(commit)));
                 }
                 State::Probe(conflict, now) => {
-                    let probe = Act::Probe(vec![conflict.record.object]);
+                    let probe = match conflict.is_of_both {
+                        true => Act::ProbeDirs,
+                        false => Act::Probe(vec![conflict.record.object]),
+                    };
                     self.state = State::Probing(conflict.clone(), *now);
                     return Ok(Some(probe));
                 }

@@ -134,7 +134,10 @@ impl Strand for Dress {
                 self.state = DressState::Dressed(wearer);
             }
             (DressState::Dressing(wearer), Got::Did(Err(trouble))) => {
-                sheet.refuse(&wearer.path, 0, trouble);
+                match trouble.errno {
+                    libc::EEXIST => sheet.leave(&wearer.path, 0, Reason::Changed),
+                    _ => sheet.refuse(&wearer.path, 0, trouble),
+                }
                 self.state = DressState::Next;
             }
             // A directory whose record has changed is dirty, and is listed as left.
@@ -178,11 +181,16 @@ impl Strand for Dress {
                     let Some(wearer) = self.wearers.pop_front() else {
                         return Ok(None);
                     };
+                    // One that is not known could not be made, or looked at: it has been told.
+                    let Some(is) = wearer.record.replaces else {
+                        continue;
+                    };
                     if is_put_off || wearer.is_dressed() {
                         continue;
                     }
                     let act = Act::Dress {
                         path: wearer.path.clone(),
+                        is,
                         object: wearer.record.object,
                     };
                     self.state = DressState::Dressing(Box::new(wearer));

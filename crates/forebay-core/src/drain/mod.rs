@@ -82,8 +82,8 @@ mod tests;
 mod workplaces;
 
 pub use act::{
-    Act, ActTicket, Copied, Copy, DrainCommit, DrainVerdict, Got, LentMode, Name, Named, Naming,
-    StrayEntry, Temporary, Trouble, Use, Work,
+    Act, ActTicket, Copied, Copy, DrainCommit, DrainVerdict, Got, LentMode, NEW_DIR_MODE, Name,
+    Named, Naming, NewDir, StrayEntry, Temporary, Trouble, Use, Work,
 };
 pub use aside::{AsideFate, AsideNote, Tick, clock_path, is_aside, is_old_note, paths_aside};
 pub use batch::{BATCH_BYTES, BATCH_OBJECTS};

@@ -397,11 +397,12 @@ fn by_state(path: &TreePath, record: &PathRecord, now: &Work<Attr>) -> Option<Ke
 }
 
 /// The record of a directory that has opened: a directory moved to its own place.
-fn opened(path: &TreePath, before: &PathRecord) -> PathRecord {
+pub(super) fn opened(path: &TreePath, before: &PathRecord) -> PathRecord {
     PathRecord {
         kind: Kind::Moved,
         ino: 0,
         origin: Some(path.clone()),
+        replaces: None,
         drained: Some(OURS),
         transit: None,
         ..before.clone()

@@ -320,11 +320,14 @@ impl Strand for Resume {
                                         after.hides = None;
                                         match record.arriving.as_deref() {
                                             Some(&there) => after.is_there_as(there),
+                                            None if record.kind == Kind::Dir => {}
                                             None => after.replaces = None,
                                         }
                                         after.drained = Some(OURS);
                                     }
-                                    Told::NotMade => after.drained = None,
+                                    Told::NotMade => {
+                                        (after.drained, after.replaces) = (None, None);
+                                    }
                                     // What is hidden may have been removed.
                                     Told::Nothing if record.transit != Some(Transit::Releasing) => {
                                         after.replaces = record.replaces.map(Identity::doubtful);

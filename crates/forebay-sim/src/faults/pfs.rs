@@ -9,7 +9,7 @@ use super::history::{Texts, Thing};
 use super::model::Tree;
 use super::pfs_log::PfsLog;
 use super::random::Random;
-use forebay_core::drain::{Named, Naming, Trouble, Work, is_leftover, is_leftover_of};
+use forebay_core::drain::{Named, Naming, NewDir, Trouble, Work, is_leftover, is_leftover_of};
 use forebay_core::facts::{Attr, LowerEntry, LowerPage, Timestamp};
 use forebay_core::identity::Identity;
 use forebay_core::path::TreePath;
@@ -37,6 +37,8 @@ struct Inode {
     is_foreign: bool,
     /// A drain has looked at it since.
     is_seen: bool,
+    /// It is a directory that another user owns.
+    is_of_another_user: bool,
     /// A program of the buffer could write to it in place. From then on nobody can tell whether that or others have changed it.
     is_ours: bool,
 }
@@ -83,6 +85,7 @@ impl Pfs {
             mtime: if thing.is_dir() { -1 } else { contents as i64 },
             is_foreign: false,
             is_seen: false,
+            is_of_another_user: false,
             is_ours: false,
         };
         self.inodes.insert(self.count, inode);
@@ -280,6 +283,7 @@ impl Pfs {
             ino: thing.ino,
             size: contents.min(1),
             nlink: names.max(1) as u32,
+            uid: u32::from(self.inode(path).is_some_and(|i| i.is_of_another_user)),
             mtime: Timestamp {
                 sec: mtime,
                 nsec: 0,
@@ -434,9 +438,12 @@ impl Pfs {
         self.rename(path, &free)
     }
 
-    pub(super) fn make_dir(&mut self, path: &TreePath) -> Work<bool> {
-        match self.get(path) {
-            Some(thing) if thing.is_dir() => Ok(false),
+    /// `own`: what is in the buffer.
+    pub(super) fn make_dir(&mut self, new: &NewDir, own: &Attr) -> Work<Identity> {
+        let path = &new.path;
+        let is_empty = self.below(path).len() == 1;
+        match self.attr(path) {
+            Some(found) if new.may_be(&found, own, || is_empty) => Ok(Identity::of(&found)),
             Some(_) => refuse("mkdir", libc::EEXIST),
             None if !self.has_dir(path) => refuse("mkdir", libc::ENOENT),
             None if self.is_full() => refuse("mkdir", libc::ENOSPC),
@@ -445,7 +452,7 @@ impl Pfs {
                 let ino = u64::MAX - self.count;
                 let kind = Kind::Dir;
                 self.add(path.clone(), Thing { ino, kind }, 0);
-                Ok(true)
+                Ok(Identity::of(&self.attr(path).unwrap_or_default()))
             }
         }
     }
@@ -514,11 +521,26 @@ impl Pfs {
     }
 
     /// Gives a directory the attributes, and so the identity, of one in the buffer.
-    pub(super) fn dress(&mut self, path: &TreePath, thing: Thing, mtime: i64) -> Work<()> {
+    /// Does somebody else own this directory, who has not been decided about?
+    pub(super) fn is_of_another_user(&self, path: &TreePath) -> bool {
+        self.inode(path).is_some_and(|i| i.is_of_another_user)
+    }
+
+    pub(super) fn dress(
+        &mut self,
+        path: &TreePath,
+        is: Identity,
+        thing: Thing,
+        mtime: i64,
+    ) -> Work<()> {
+        if self.attr(path).is_some_and(|found| !is.is_inode_of(&found)) {
+            return refuse("open directory", libc::EEXIST);
+        }
         match self.inode_mut(path) {
             Some(inode) if inode.thing.is_dir() => {
                 inode.mtime = mtime;
                 inode.thing = thing;
+                inode.is_of_another_user = false;
                 Ok(())
             }
             _ => refuse("open directory", libc::ENOENT),
@@ -552,6 +574,7 @@ impl Pfs {
         let number = self.add(path.clone(), Thing { ino, kind }, ino);
         if let Some(inode) = self.inodes.get_mut(&number) {
             inode.is_foreign = true;
+            inode.is_of_another_user = kind == Kind::Dir && number % 2 == 1;
         }
         self.sync_last();
         Some(ino)

@@ -168,3 +168,57 @@ fn a_link_of_the_user_that_somebody_has_renamed_makes_no_directory_go_or_move() 
     assert_eq!(fs::read_dir(pfs.join("private")).unwrap().count(), 0);
     assert!(!pfs.join("x").exists());
 }
+
+/// A command of root's own bridge, which is left to serve users.
+fn of_root(stage: &Stage, args: &[&str]) -> Said {
+    finish(stage.forebay(&[args, &["--buffer", "pfs"]].concat()))
+}
+
+#[test]
+fn a_directory_of_another_user_in_place_of_a_new_one_is_not_given_away() {
+    as_root!();
+    let stage = Stage::new();
+    for (dir, mode) in [(stage.dir.clone(), 0o755), (stage.pfs(), 0o1777)] {
+        fs::set_permissions(dir, Permissions::from_mode(mode)).unwrap();
+    }
+    let at = |name: &str| stage.pfs().join(name);
+    fs::create_dir(at("shared")).unwrap();
+    chown(at("shared"), Some(VICTIM), Some(VICTIM)).unwrap();
+    let script = format!(
+        "setpriv --reuid={VICTIM} --regid={VICTIM} --clear-groups -- sh -ec \
+            'umask 022; cd pfs; mkdir x shared/y; echo mine > x/mine; echo mine > shared/y/mine'"
+    );
+    let mut command = stage.forebay(&["run", "--no-drain", "--buffer", "pfs", "--", "sh", "-ec"]);
+    command.arg(script);
+    finish(command).ends_with(0);
+    // One that another user has made, and one of root that the victim, whose directory it is, moves there.
+    for (name, uid) in [("x", HOSTILE), ("root", 0)] {
+        fs::create_dir(at(name)).unwrap();
+        fs::write(at(name).join("secret"), "secret").unwrap();
+        fs::set_permissions(at(name), Permissions::from_mode(0o700)).unwrap();
+        chown(at(name), Some(uid), Some(uid)).unwrap();
+    }
+    fs::rename(at("root"), at("shared/y")).unwrap();
+    let owners = || {
+        ["x", "shared/y"].map(|name| {
+            let dir = at(name).metadata().unwrap();
+            (dir.uid(), dir.mode() & 0o777)
+        })
+    };
+    let left = of_root(&stage, &["drain"]).ends_with(75);
+    assert!(left.err.contains("appeared there"), "{}", left.err);
+    assert_eq!(owners(), [(HOSTILE, 0o700), (0, 0o700)]);
+    assert!(!at("x/mine").exists() && !at("shared/y/mine").exists());
+    // Root decides.
+    let take = [
+        "drain", "--take", "theirs", "x", "--take", "ours", "shared/y",
+    ];
+    of_root(&stage, &take).ends_with(0);
+    assert_eq!(owners(), [(HOSTILE, 0o700), (VICTIM, 0o755)]);
+    for name in ["x", "shared/y"] {
+        for (file, text) in [("mine", "mine\n"), ("secret", "secret")] {
+            let there = fs::read_to_string(at(name).join(file));
+            assert_eq!(there.unwrap(), text, "{name}/{file}");
+        }
+    }
+}

@@ -2,7 +2,6 @@
 
 use super::{FromTo, Move, State, What};
 use crate::bridge::ReadSet;
-use crate::drain::act::Act;
 use crate::drain::drain_facts::DrainFacts;
 use crate::drain::reserved_names::waiting_path;
 use crate::drain::rules::{
@@ -227,12 +226,14 @@ impl Move {
         if self.was_made && record.drained != Some(OURS) {
             // It is known to be there; perhaps it is no more.
             self.is_unmarked = true;
-            self.state = State::Act(Act::MakeDir(self.path.clone()));
-        } else {
-            // A request that would move or remove it waits: whether it is there is not certain.
-            self.state = State::Mark;
         }
+        self.known = record.replaces;
         self.marked = vec![(self.path.clone(), record)];
+        self.state = match self.is_unmarked {
+            true => State::Act(self.make_dir()),
+            // A request that would move or remove it waits: whether it is there is not certain.
+            false => State::Mark,
+        };
         Ok(())
     }
 }

@@ -24,9 +24,10 @@ impl Move {
     /// The record as it is when the work has failed. Of a directory that may be there it goes on saying so.
     pub(super) fn unmarks(&self, path: TreePath, record: PathRecord) -> Update {
         let mut update = Update::marked(path, record, None);
-        let may_be_there = self.may_be_made || self.was_made;
+        let is_taken = matches!(self.outcome, Err(Some(Reason::Taken)));
+        let may_be_there = (self.may_be_made || self.was_made) && !is_taken;
         if let (What::MakeDir, false, Some(after)) = (self.what, may_be_there, &mut update.after) {
-            after.drained = None;
+            (after.drained, after.replaces) = (None, None);
         }
         // What others have changed was not touched.
         let is_untouched = matches!(self.outcome, Err(Some(Reason::Changed)));
@@ -69,7 +70,7 @@ impl Move {
         } else {
             let mut marked = self.marked.iter().cloned();
             let (path, before) = marked.next().expect("the record itself comes first");
-            let after = after(self.what, &before);
+            let after = after(self.what, &before, self.known);
             let own = Update {
                 path,
                 before,
@@ -118,8 +119,8 @@ impl Move {
     }
 }
 
-/// The record after its move, if nothing else is different.
-pub(super) fn after(what: What, before: &PathRecord) -> Option<PathRecord> {
+/// The record after its move, if nothing else is different. `known`: a directory that was made.
+fn after(what: What, before: &PathRecord, known: Option<Identity>) -> Option<PathRecord> {
     match what {
         What::Clear if before.kind == Kind::Whiteout => None,
         What::Clear => Some(PathRecord {
@@ -131,6 +132,7 @@ pub(super) fn after(what: What, before: &PathRecord) -> Option<PathRecord> {
         // Its attributes are still to come.
         What::MakeDir => Some(PathRecord {
             drained: Some(OURS),
+            replaces: known,
             transit: None,
             ..before.clone()
         }),

@@ -9,7 +9,7 @@ mod conclude;
 mod doubt;
 
 use crate::bridge::{Mutation, ReadSet};
-use crate::drain::act::{Act, DrainVerdict, Got, Trouble, Work};
+use crate::drain::act::{Act, DrainVerdict, Got, NewDir, Trouble, Work};
 use crate::drain::drain_facts::DrainFacts;
 use crate::drain::rules::{commit_of, is_changed, is_ours_in_place, removal};
 use crate::drain::sheet::{Reason, Sheet};
@@ -82,7 +82,7 @@ pub(super) struct Move {
     way: Option<FromTo>,
     /// Where it goes in the end, if nothing of ours is there or on the way.
     end: Option<TreePath>,
-    /// What was renamed, at the place that it leaves.
+    /// What was renamed, at the place that it leaves; of a directory that is made, the one that is there.
     known: Option<Identity>,
     /// What the mark relies on.
     reads: ReadSet,
@@ -128,7 +128,7 @@ impl Move {
         match (self.what, &self.way) {
             (What::MakeDir, _) => {
                 self.state = State::Acting;
-                Act::MakeDir(self.path.clone())
+                self.make_dir()
             }
             (_, Some(way)) => {
                 let end = self.end.iter().filter(|_| self.what == What::Evacuate);
@@ -142,6 +142,16 @@ impl Move {
                 Act::Look(target.into_iter().collect())
             }
         }
+    }
+
+    fn make_dir(&self) -> Act {
+        let (path, record) = &self.marked[0];
+        Act::MakeDir(NewDir {
+            path: path.clone(),
+            object: record.object,
+            known: record.replaces,
+            may_be_made: self.was_made,
+        })
     }
 
     fn seen(&mut self, seen: Vec<Work<Option<Attr>>>, planted: Option<Mutation>) {
@@ -277,6 +287,8 @@ impl Move {
         self.outcome = did.map_err(|trouble| {
             let makes = matches!(self.what, What::MakeDir | What::Place);
             Some(match trouble.errno {
+                libc::EEXIST if self.what == What::MakeDir => Reason::Taken,
+                libc::EEXIST => Reason::Changed,
                 // What was to be renamed was seen a moment ago.
                 libc::ENOENT | libc::ENOTDIR if makes => Reason::NoDirectory,
                 _ => Reason::Refused(trouble),
@@ -321,10 +333,7 @@ impl Strand for Move {
                     self.note(sheet);
                 }
                 let is_unclear = did.is_err_and(Trouble::may_be_done);
-                match did {
-                    Err(trouble) if trouble.errno == libc::EEXIST => self.changed(),
-                    did => self.finish(did),
-                }
+                self.finish(did);
                 if is_unclear && self.way.is_some() {
                     self.looks = 0;
                     self.state = State::Doubt;
@@ -335,18 +344,29 @@ impl Strand for Move {
                     sheet.note_unsynced(&self.path);
                 }
                 let doubt = made.is_err_and(Trouble::may_be_done);
+                let is_noted = made.is_ok_and(|made| self.known == Some(made));
+                self.known = made.ok();
                 self.finish(made.map(drop));
-                if doubt && !self.is_unmarked {
-                    self.looks = 0;
-                    self.state = State::Doubt;
-                }
-                if self.is_unmarked {
-                    // The record says it already.
-                    if let Err(Some(reason)) = self.outcome.clone() {
-                        sheet.leave(&self.path, 0, reason);
+                self.state = match (self.is_unmarked, &self.outcome) {
+                    (true, Ok(())) if is_noted => State::End,
+                    // The record has to say what is there now.
+                    (true, Ok(()) | Err(Some(Reason::Taken))) => {
+                        self.is_unmarked = false;
+                        self.outcome = Ok(());
+                        State::Mark
                     }
-                    self.state = State::End;
-                }
+                    (true, Err(reason)) => {
+                        if let Some(reason) = reason.clone() {
+                            sheet.leave(&self.path, 0, reason);
+                        }
+                        State::End
+                    }
+                    (false, _) if doubt => {
+                        self.looks = 0;
+                        State::Doubt
+                    }
+                    (false, _) => State::Finish,
+                };
             }
             (State::DoubtPausing, Got::Done) => self.state = State::Doubt,
             (State::Doubting, Got::Seen(seen)) => self.looked_in_doubt(&seen, sheet),

@@ -28,8 +28,32 @@ impl World {
                 sec: self.dressed.get(path).copied().unwrap_or(-1),
                 nsec: 0,
             },
+            // Of directories that others did not make none has a number.
+            uid: u32::from(self.of_another_user.contains(path)),
+            ino: u64::from(self.of_another_user.contains(path)),
             ..Attr::default()
         })
+    }
+
+    fn make_dir(&mut self, new: &NewDir) -> Work<Identity> {
+        let path = &new.path;
+        let is_empty = !self.pfs.keys().any(|p| p != path && p.is_within(path));
+        match self.lower_attr(path) {
+            _ if self.broken.is_some() || !self.has_dir(path) => self.fails("mkdir"),
+            Some(found) if new.may_be(&found, &Attr::default(), || is_empty) => {
+                Ok(Identity::of(&found))
+            }
+            Some(_) => Err(Trouble {
+                operation: "mkdir",
+                errno: libc::EEXIST,
+            }),
+            None => {
+                let before = self.pfs.clone();
+                self.pfs.insert(path.clone(), Node::Dir);
+                let made = Identity::of(&self.lower_attr(path).unwrap_or_default());
+                self.answer("mkdir", before, made)
+            }
+        }
     }
 
     fn know(&self, dir: &TreePath) -> Identity {
@@ -219,19 +243,7 @@ impl World {
                 Got::Did(self.erase(path))
             }
             Act::Discard { path, .. } => Got::Did(self.erase(path)),
-            Act::MakeDir(path) => match self.pfs.get(path) {
-                _ if self.broken.is_some() || !self.has_dir(path) => Got::Made(self.fails("mkdir")),
-                Some(Node::Dir) => Got::Made(Ok(false)),
-                Some(Node::File(_)) => Got::Made(Err(Trouble {
-                    operation: "mkdir",
-                    errno: libc::EEXIST,
-                })),
-                None => {
-                    let before = self.pfs.clone();
-                    self.pfs.insert(path.clone(), Node::Dir);
-                    Got::Made(self.answer("mkdir", before, true))
-                }
-            },
+            Act::MakeDir(new) => Got::Made(self.make_dir(new)),
             Act::Copy { copies, .. } => {
                 let one = |copy: &Copy| {
                     let place = &copy.temporary.path;
@@ -277,8 +289,10 @@ impl World {
             Act::Dress { path, .. } if self.broken.is_some() && !self.pfs.contains_key(path) => {
                 Got::Did(self.fails("open directory"))
             }
-            Act::Dress { path, object } => {
-                assert_eq!(self.pfs.get(path), Some(&Node::Dir), "{path}");
+            Act::Dress { path, is, object } => {
+                let found = self.lower_attr(path).unwrap_or_default();
+                assert!(moves::is_dir(&found) && is.is_inode_of(&found), "{path}");
+                self.of_another_user.remove(path);
                 let changed = self.objects[&object.oid].changed;
                 self.dressed.insert(path.clone(), changed);
                 Got::Did(Ok(()))

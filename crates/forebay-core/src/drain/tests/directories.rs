@@ -2,6 +2,7 @@
 //! that takes its place keeps what is in it.
 
 use super::*;
+use crate::facts::Attr;
 use crate::identity::Identity;
 use crate::record::{BridgeId, ObjectId, PathRecord, Transit};
 
@@ -184,6 +185,62 @@ fn a_file_of_somebody_else_in_the_place_of_a_directory_is_not_taken_for_it() {
     world.remove(&p("d"));
     drain_the_rest(&mut world, "beside a stranger");
     assert_eq!(world.pfs, Tree::from([(p("d"), Node::File(7))]));
+}
+
+#[test]
+fn a_directory_of_another_user_is_not_taken_for_the_one_in_the_buffer_until_somebody_says_so() {
+    let of_another_user = || {
+        let mut world = World::default();
+        world.create(&p("d"), Node::Dir);
+        world.create(&p("d/f"), Node::File(1));
+        world.pfs.insert(p("d"), Node::Dir);
+        world.pfs.insert(p("d/theirs"), Node::File(7));
+        world.of_another_user.insert(p("d"));
+        world
+    };
+    let both = Tree::from([
+        (p("d"), Node::Dir),
+        (p("d/f"), Node::File(1)),
+        (p("d/theirs"), Node::File(7)),
+    ]);
+    for (side, keeps_their_owner) in [(Side::Ours, false), (Side::Theirs, true)] {
+        let mut world = of_another_user();
+        let pfs = world.pfs.clone();
+        // Known or not, and also after a pass that died.
+        for _ in 0..2 {
+            let mut drain = Drain::new(terms(1));
+            assert!(drive_while(&mut drain, &mut world, |_, _| true));
+            let first = &drain.report().left[0];
+            assert_eq!((&first.path, &first.reason), (&p("d"), &Reason::Taken));
+            assert_eq!((&world.pfs, world.dressed.len()), (&pfs, 0));
+        }
+        let choice = SideChoice { path: p("d"), side };
+        let mut drain = Drain::new(terms(1)).choosing(vec![choice]);
+        assert!(drive_while(&mut drain, &mut world, |_, _| true));
+        assert_eq!(drain.report().refused, []);
+        assert!(drain.report().released, "{:?}", drain.report());
+        assert_eq!(world.pfs, both);
+        assert_eq!(world.dressed.contains_key(&p("d")), !keeps_their_owner);
+    }
+    // It came in place of one that was drained.
+    let mut world = World::default();
+    world.create(&p("d"), Node::Dir);
+    let keep = PassTerms {
+        keep: true,
+        ..terms(1)
+    };
+    assert!(drive_while(&mut Drain::new(keep), &mut world, |_, _| true));
+    world.of_another_user.insert(p("d"));
+    world.records.get_mut(&p("d")).unwrap().replaces = Some(Identity::of(&Attr {
+        mode: libc::S_IFDIR,
+        ino: 5,
+        ..Attr::default()
+    }));
+    world.create(&p("d/f"), Node::File(1));
+    let mut drain = Drain::new(terms(1));
+    assert!(drive_while(&mut drain, &mut world, |_, _| true));
+    assert_eq!(drain.report().left[0].reason, Reason::Taken);
+    assert_eq!(world.pfs, Tree::from([(p("d"), Node::Dir)]));
 }
 
 #[test]

@@ -134,7 +134,17 @@ impl Node {
             }
             Act::Remove { path, .. } => Got::Did(pfs.remove(path)),
             Act::Discard { path, aside, .. } => Got::Did(pfs.discard(path, aside)),
-            Act::MakeDir(path) => Got::Made(pfs.make_dir(path)),
+            Act::MakeDir(new) => {
+                let keeper = self.keeper(new.object.oid, others);
+                let Some(own) = keeper.and_then(|keeper| keeper.disk.attr(new.object)) else {
+                    return Got::Made(Err(AWAY));
+                };
+                let mut new = new.clone();
+                if Mutation::TakesDirectoriesOfOthers.is(self.mutation) {
+                    new.known = pfs.attr(&new.path).as_ref().map(Identity::of);
+                }
+                Got::Made(pfs.make_dir(&new, &own))
+            }
             Act::Copy { copies, .. } => {
                 for c in copies {
                     let Temporary { oid, path } = c.temporary.clone();
@@ -224,7 +234,12 @@ impl Node {
                 };
                 Got::Each(all.iter().map(&mut unhide).collect())
             }
-            Act::Dress { path, object } => {
+            Act::Dress { path, is, object } => {
+                if pfs.is_of_another_user(path) {
+                    env.broken(format!(
+                        "a drain gives away {path}, which is of another user"
+                    ));
+                }
                 let Some(keeper) = self.keeper(object.oid, others) else {
                     return Got::Did(Err(AWAY));
                 };
@@ -233,7 +248,7 @@ impl Node {
                     kind: Kind::Dir,
                 };
                 let mtime = keeper.disk.attr(*object).map_or(0, |a| a.mtime.sec);
-                Got::Did(pfs.dress(path, thing, mtime))
+                Got::Did(pfs.dress(path, *is, thing, mtime))
             }
             Act::SyncDirs(dirs) => {
                 dirs.iter().for_each(|dir| pfs.sync_dir(dir));

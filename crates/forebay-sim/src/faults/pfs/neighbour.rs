@@ -70,6 +70,13 @@ impl Pfs {
         }
     }
 
+    /// Somebody has decided that the directory that is here is the one in the buffer.
+    pub(in crate::faults) fn give(&mut self, place: &TreePath) {
+        if let Some(inode) = self.inode_mut(place) {
+            inode.is_of_another_user = false;
+        }
+    }
+
     /// The neighbour renames a file, also over another one; the number of its inode.
     pub(in crate::faults) fn put_over(&mut self, from: &TreePath, to: &TreePath) -> Option<u64> {
         let is_file = |path| self.get(path).is_some_and(|t| t.kind == Kind::File);

@@ -259,6 +259,9 @@ impl Play {
             path: path.clone(),
             side,
         };
+        if side == Side::Ours {
+            self.world.pfs_mut().give(path);
+        }
         let report = self.world.drain_once(vec![choice], true, None)?;
         self.note_conflicts(&report);
         if !report.refused.is_empty() {
