@@ -227,8 +227,9 @@ impl Objects {
         }
     }
 
-    /// A descriptor for attributes, also of an object that its owner can't read.
-    pub(super) fn open_label(&self, object: ObjectName) -> Sys<OwnedFd> {
+    /// A descriptor of the file or directory that carries the label, as long as its owner may read it. Opening it changes
+    /// nothing of it.
+    pub(super) fn open_as_it_is(&self, object: ObjectName) -> Sys<OwnedFd> {
         let flags = libc::O_RDONLY
             | libc::O_NONBLOCK
             | if shape(object) == Shape::Dir {
@@ -236,13 +237,18 @@ impl Objects {
             } else {
                 0
             };
-        match self.open_file(object, flags) {
+        self.open_file(object, flags)
+    }
+
+    /// A descriptor for attributes, also of an object that its owner can't read: that gives it another change time.
+    pub(super) fn open_label(&self, object: ObjectName) -> Sys<OwnedFd> {
+        match self.open_as_it_is(object) {
             Err(Errno::ACCESS) if !self.root => {
                 let folder = self.folder(object, false)?;
                 let name = Backing::name(object, false);
                 let by_path = libc::O_PATH | libc::O_NOFOLLOW;
                 let path = sys::open(folder.as_fd(), &name, by_path, 0)?;
-                sys::lend_mode(path.as_fd(), 0o400, |_| self.open_file(object, flags))?
+                sys::lend_mode(path.as_fd(), 0o400, |_| self.open_as_it_is(object))?
             }
             other => other,
         }

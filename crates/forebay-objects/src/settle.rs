@@ -141,20 +141,29 @@ impl Objects {
     /// Those of the file system. The next call tries again.
     pub fn write_out_own(&self) -> Sys<()> {
         let mut objects = std::mem::take(&mut *self.unsettled.written.lock());
-        if objects.len() >= SYNCED_TOGETHER_FROM {
-            // The names are written next, on the same file system, which empties the cache of the disk.
-            let synced = sys::syncfs(self.spares.register_file());
-            if synced.is_err() {
-                self.unsettled.written.lock().append(&mut objects);
+        let written = self.write_out_all(&mut objects);
+        self.unsettled.written.lock().append(&mut objects);
+        written
+    }
+
+    /// Writes these out, and leaves those of which that has failed.
+    fn write_out_all(&self, objects: &mut Vec<ObjectName>) -> Sys<()> {
+        let mut is_whole = objects.len() >= SYNCED_TOGETHER_FROM;
+        while let Some(&object) = objects.last().filter(|_| !is_whole) {
+            match self.write_out(object) {
+                // Its owner may not read it. A permission for the moment would give it another change time, and by that
+                // it would count as changed since it was copied to the PFS.
+                Err(Errno::ACCESS) => is_whole = true,
+                written => {
+                    written?;
+                    objects.pop();
+                }
             }
-            return synced;
         }
-        while let Some(object) = objects.pop() {
-            if let Err(e) = self.write_out(object) {
-                objects.push(object);
-                self.unsettled.written.lock().append(&mut objects);
-                return Err(e);
-            }
+        if is_whole {
+            // The names are written next, on the same file system, which empties the cache of the disk.
+            sys::syncfs(self.spares.register_file())?;
+            objects.clear();
         }
         Ok(())
     }
@@ -164,15 +173,9 @@ impl Objects {
         objects.into_iter().for_each(|o| self.unsettled.wrote(o));
     }
 
-    /// Writes the contents of an object out, so that the next sync point finds them on the disk.
-    ///
-    /// # Errors
-    /// Those of the file system; it is none if the object is gone.
-    pub fn write_out(&self, object: ObjectName) -> Sys<()> {
-        if self.storage() != StorageOrder::Ordered {
-            return Ok(());
-        }
-        match self.open_label(object) {
+    /// Writes the contents of an object out. It is no error if the object is gone. EACCES: its owner may not read it.
+    fn write_out(&self, object: ObjectName) -> Sys<()> {
+        match self.open_as_it_is(object) {
             Ok(file) => sys::write_out(file.as_fd()),
             Err(Errno::NOENT) => Ok(()),
             Err(e) => Err(e),

@@ -355,3 +355,37 @@ fn a_note_about_what_is_aside_is_there_once_and_nobody_else_may_look() {
     notes.forget(b"n").unwrap();
     assert_eq!(notes.read(b"n").unwrap(), None);
 }
+
+/// A drain tells by the change time whether a file has changed since it was copied.
+#[test]
+fn a_file_that_its_owner_may_not_read_keeps_its_change_time_when_it_is_written_out() {
+    let test =
+        "tests::a_file_that_its_owner_may_not_read_keeps_its_change_time_when_it_is_written_out";
+    forebay_testkit::without_privileges(test, || {
+        let instance = Instance::new("write-out");
+        let objects = instance.objects(1);
+        if objects.storage() != forebay_core::storage::StorageOrder::Ordered {
+            return forebay_testkit::skip(
+                "temporary files are not on a file system with a journal",
+            );
+        }
+        let of_mode = |mode| NewObject {
+            mode: libc::S_IFREG | mode,
+            ..file()
+        };
+        let make = |mode| objects.make(&of_mode(mode), None, None).unwrap();
+        let all = [0, 0o111, 0o200, 0o222, 0o600].map(|mode| make(mode).fresh.object);
+        let times = || all.map(|object| objects.attr(object).unwrap().ctime);
+        let before = times();
+        // A change from now on gets another time.
+        let now = || objects.attr(make(0o600).fresh.object).unwrap().ctime;
+        while now() <= before[4] {}
+        for object in all {
+            objects.distrust_contents([object]);
+            objects.write_out_own().unwrap();
+        }
+        objects.distrust_contents(all);
+        objects.write_out_own().unwrap();
+        assert_eq!(times(), before);
+    });
+}

@@ -66,7 +66,34 @@ pub fn without_threads(test: &str, work: impl FnOnce()) {
     command.env("RUST_MIN_STACK", (1_u64 << 62).to_string());
     command.env(WITHIN, "1");
     let ran = command.args(["--exact", test, "--nocapture"]).output();
-    let ran = ran.expect("run the test once more");
+    assert_passed(test, &ran.expect("run the test once more"));
+}
+
+/// Does `work` as a user without privileges: if this is root, in a process of its own that runs the same test again. `test` is the
+/// path of that test in its crate, as `--exact` takes it.
+///
+/// # Panics
+/// If the test fails there.
+pub fn without_privileges(test: &str, work: impl FnOnce()) {
+    if !is_root() {
+        return work();
+    }
+    let me = std::env::current_exe().expect("the path of the test");
+    // Another user may not be able to reach the folder of the build.
+    let folder = new_folder(&std::env::temp_dir().to_string_lossy(), "fby-user");
+    let copy = folder.join("test");
+    std::fs::copy(me, &copy).expect("copy the test");
+    let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&folder, everybody).expect("open the folder of the test");
+    let mut command = std::process::Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+    command.arg(copy).args(["--exact", test, "--nocapture"]);
+    let ran = command.current_dir("/").output();
+    let _ = std::fs::remove_dir_all(&folder);
+    assert_passed(test, &ran.expect("run the test once more"));
+}
+
+fn assert_passed(test: &str, ran: &std::process::Output) {
     let text = String::from_utf8_lossy(&ran.stdout);
     let passed = ran.status.success() && text.contains("1 passed");
     assert!(
