@@ -78,6 +78,11 @@ impl Pfs {
 
     fn add(&mut self, path: TreePath, thing: Thing, contents: u64) -> u64 {
         self.count += 1;
+        // A copy has the number of its file here, so a bridge can't tell whether a program has the one open or the other.
+        let is_ours = self
+            .inodes
+            .values()
+            .any(|i| i.is_ours && i.thing.ino == thing.ino);
         let inode = Inode {
             thing,
             contents,
@@ -86,7 +91,7 @@ impl Pfs {
             is_foreign: false,
             is_seen: false,
             is_of_another_user: false,
-            is_ours: false,
+            is_ours,
         };
         self.inodes.insert(self.count, inode);
         self.change(vec![(path, Some(self.count))]);
