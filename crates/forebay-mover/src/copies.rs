@@ -318,23 +318,36 @@ impl Pass<'_> {
     }
 
     pub(crate) fn dress_dir(&self, path: &TreePath, is: Identity, object: ObjectName) -> Work<()> {
-        let objects = self.ground.objects;
+        let (objects, lower) = (self.ground.objects, self.ground.lower);
         let attr = objects.attr(object).during("stat in the buffer")?;
+        // Where directories are synced one by one, this is the last moment for this one and for those in it: nobody can open
+        // them when it has its mode.
+        let is_last_sync =
+            lower.sync_by() == SyncBy::Each && self.my_ids.0 != 0 && drain::locks_its_owner(&attr);
+        if is_last_sync {
+            lower.sync_changed().during("fsync directory")?;
+        }
         let flags = libc::O_RDONLY | libc::O_DIRECTORY;
         let source = objects.open_object(object, flags);
-        let target = self.ground.lower.open(path, flags);
-        if [source.as_ref().err(), target.as_ref().err()].contains(&Some(&Errno::ACCESS)) {
+        let target = lower.open(path, flags);
+        let is_locked = |open: &Result<OwnedFd, Errno>| open.as_ref().err() == Some(&Errno::ACCESS);
+        if is_locked(&source) || is_locked(&target) {
             // Its owner may not read it, here or there.
-            let dir = pfs::parent(self.ground.lower, path)?;
-            let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW;
-            let target = sys::open(dir.as_fd(), path.name(), flags, 0).during("open directory")?;
+            let dir = pfs::parent(lower, path)?;
+            let by_path = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW;
+            let found = sys::open(dir.as_fd(), path.name(), by_path, 0).during("open directory")?;
+            check_is(found.as_fd(), is)?;
+            self.dress_by_path(object, Kind::Dir, found.as_fd(), &attr)?;
+        } else {
+            let source = source.during("open in the buffer")?;
+            let target = target.as_ref().map_err(|e| *e).during("open directory")?;
             check_is(target.as_fd(), is)?;
-            return self.dress_by_path(object, Kind::Dir, target.as_fd(), &attr);
+            self.dress(source.as_fd(), target.as_fd(), &attr)?;
         }
-        let source = source.during("open in the buffer")?;
-        let target = target.during("open directory")?;
-        check_is(target.as_fd(), is)?;
-        self.dress(source.as_fd(), target.as_fd(), &attr)
+        match target {
+            Ok(target) if is_last_sync => sys::fsync(target.as_fd()).during("fsync directory"),
+            _ => Ok(()),
+        }
     }
 
     /// Who has the object open? If nobody has, the attributes were taken after that was seen.

@@ -345,8 +345,8 @@ impl<'g> Pass<'g> {
             Act::Unhide(all) => Got::Each(all.iter().map(|o| self.unhide(*o)).collect()),
             Act::Dress { path, is, object } => {
                 self.give_times_back();
-                ground.lower.note_changed(path.clone());
                 let dressed = self.dress_dir(path, *is, *object);
+                ground.lower.note_changed(path.clone());
                 Got::Did(dressed.map_err(Trouble::into_core))
             }
             Act::SyncDirs(dirs) => Got::Each(pfs_acts::sync(ground.lower, dirs)),

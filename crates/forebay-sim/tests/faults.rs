@@ -154,6 +154,13 @@ fn runs_to_find(mutation: Mutation) -> Vec<FaultOptions> {
             .unwrap(),
             ..plain
         }],
+        // A removal that is cut short, and no drain that ends it.
+        Mutation::RemovalsAreNotFinished => vec![FaultOptions {
+            bridges: Some(1),
+            clients: Some(4),
+            steps: Some(30),
+            ..without("links,contents,spares,power,tables,intruders,drains")
+        }],
         m if m.takes_several() => {
             let pair = FaultOptions {
                 bridges: Some(2),
@@ -189,7 +196,7 @@ fn runs_to_find(mutation: Mutation) -> Vec<FaultOptions> {
 
 /// Planted bugs that 500 seeds of the default options do not show. They are looked for in the weather that they take,
 /// [`runs_to_find`]; all others with the default options.
-const SELDOM: [Mutation; 12] = [
+const SELDOM: [Mutation; 13] = [
     Mutation::LooksOutliveTheirRecords,
     Mutation::RemovalsAreNotWaitedFor,
     Mutation::RemovalsAreNotFinished,
@@ -202,6 +209,7 @@ const SELDOM: [Mutation; 12] = [
     Mutation::LabelsAheadAreKept,
     Mutation::LinksAheadAreNotMade,
     Mutation::KilledCopiesAreForgotten,
+    Mutation::CopiesElsewhereAreNotSynced,
 ];
 
 /// The planted bug is found in one of these runs, is shown, and alone breaks the promise.

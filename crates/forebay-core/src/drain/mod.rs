@@ -38,7 +38,7 @@
 //!    file in place of a directory need no special case.
 //! 3. Renamed things take their final names and directories come into being, parents first.
 //! 4. Contents are copied, verified and named. Where a temporary name may be left, it is looked for.
-//! 5. Directories get their attributes, children first; changed directories are synced. What was made in a backing
+//! 5. Changed directories are synced, and then get their attributes, children first. What was made in a backing
 //!    directory past the buffer is noted: such a directory stays dirty.
 //! 6. What is left is listed.
 //! 7. If nothing is left, the buffered copies go, each by itself (`release`).
@@ -98,7 +98,7 @@ pub use release::RELEASED_AT_ONCE;
 pub(crate) use reserved_names::waits_under;
 pub use reserved_names::{discarded_name, is_leftover, is_leftover_of, waiting_name};
 pub(crate) use rules::OURS;
-pub use rules::{is_dirty, is_of_others_since, stamp};
+pub use rules::{is_dirty, is_of_others_since, locks_its_owner, stamp};
 pub use sheet::{DrainReport, Left, PassTerms, Reason, Tally};
 
 /// Looks, with a pause after each, before it counts that what failed has not been done: a client may go on showing for a second

@@ -295,13 +295,13 @@ impl Drain {
             })?,
             Round::Contents => return self.begin_contents(facts),
             Round::Tidy => self.tidy(facts),
+            Round::Sync => match self.sheet.take_unsynced(true) {
+                Some(dirs) => self.start(SyncDirs::new(dirs)),
+                None => self.advance(Round::Dress),
+            },
             Round::Dress => self.begin_page(facts, Order::ChildrenFirst, |page| {
                 Box::new(Dress::new(page))
             })?,
-            Round::Sync => match self.sheet.take_unsynced(true) {
-                Some(dirs) => self.start(SyncDirs::new(dirs)),
-                None => self.advance(Round::List),
-            },
             Round::List => {
                 self.begin_page(facts, Order::ParentsFirst, |page| Box::new(List::new(page)))?
             }
@@ -342,12 +342,12 @@ impl Drain {
             return self.start(WorkplaceSweep::new(dirs, sweeper(facts)));
         }
         if workplaces.has_leftovers() && !is_sure {
-            return self.advance(Round::Dress);
+            return self.advance(Round::Sync);
         }
         let found = std::mem::take(&mut self.found_notes);
         match workplaces.forget(&found) {
             Some(commit) => self.start(Once::commit(commit)),
-            None => self.advance(Round::Dress),
+            None => self.advance(Round::Sync),
         }
     }
 

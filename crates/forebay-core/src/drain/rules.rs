@@ -82,6 +82,12 @@ pub fn is_of_others_since(
     found.ctime >= moment && !(found.mtime < moment && is_touched())
 }
 
+/// Does a directory with these attributes keep its owner, unless that is root, from listing it or from getting to what is in it?
+/// Then what is to be synced in it is synced before it gets them.
+pub fn locks_its_owner(attr: &Attr) -> bool {
+    attr.mode & 0o500 != 0o500
+}
+
 /// True if our own programs can have changed what was found there, and nobody has replaced it.
 pub(super) fn is_ours_in_place(record: &PathRecord, found: &Attr, facts: &dyn DrainFacts) -> bool {
     let is_same = record

@@ -24,6 +24,7 @@
 #![allow(dead_code, unused_macros, unused_imports)]
 
 pub mod elsewhere;
+pub mod slow_pfs;
 pub mod tree;
 
 use std::ffi::{OsStr, OsString};

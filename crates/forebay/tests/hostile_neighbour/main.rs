@@ -3,6 +3,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod modes;
 mod shared;
 #[path = "../cli_verbs/stage.rs"]
 mod stage;
@@ -49,6 +50,12 @@ fn give(dir: &Path, uid: u32) {
 
 /// A victim's `forebay run` with its own homes, over a buffer of its own.
 fn run_of_victim(stage: &Stage, uid: u32) -> Command {
+    let mut command = forebay_of_victim(stage, uid);
+    command.args(["run", "--buffer", "own/pfs"]);
+    command
+}
+
+fn forebay_of_victim(stage: &Stage, uid: u32) -> Command {
     for dir in [
         "own",
         "own/home",
@@ -65,8 +72,7 @@ fn run_of_victim(stage: &Stage, uid: u32) -> Command {
         .env("XDG_RUNTIME_DIR", stage.path("own/run"))
         .env("FOREBAY_LOG_DIR", stage.path("own/logs"))
         .env("FOREBAY_TABLES", stage.path("own/tables"))
-        .env_remove("FOREBAY_STORAGE")
-        .args(["run", "--buffer", "own/pfs"]);
+        .env_remove("FOREBAY_STORAGE");
     command
 }
 

@@ -1,66 +1,9 @@
 //! Programs over a PFS where each call takes 0.3 ms: the stand-in of `benches/`, which is no local file system and is never told
 //! of a `syncfs`. Both runs are on it.
 
+use crate::common::slow_pfs::SlowPfs;
 use crate::common::{Case, need};
 use crate::{PROJECT, git};
-use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-
-const LATENCY_US: &str = "300";
-
-/// A mounted stand-in, until the value is dropped.
-struct SlowPfs {
-    at: PathBuf,
-    process: Child,
-}
-
-impl SlowPfs {
-    /// `None`, after a skip, where it can't be mounted.
-    fn mount() -> Option<SlowPfs> {
-        if !(forebay_testkit::is_root() && Path::new("/dev/fuse").exists()) {
-            forebay_testkit::skip("the stand-in for a slow PFS needs root and /dev/fuse");
-            return None;
-        }
-        let built = Path::new(env!("CARGO_BIN_EXE_forebay")).parent();
-        let built = built.expect("a folder of cargo");
-        let program = ["forebay-slow-pfs", "../release/forebay-slow-pfs"]
-            .map(|name| built.join(name))
-            .into_iter()
-            .find(|program| program.exists());
-        let Some(program) = program else {
-            forebay_testkit::skip(
-                "no forebay-slow-pfs: cargo build -p forebay-benches makes it (make test does)",
-            );
-            return None;
-        };
-        // Short, because its path is in each path of the test.
-        let at = forebay_testkit::new_folder(&std::env::temp_dir().to_string_lossy(), "slow");
-        let mut process = Command::new(program)
-            .args(["--latency-us", LATENCY_US])
-            .arg(&at)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the stand-in starts");
-        let says = process.stdout.as_mut().expect("a pipe");
-        let mut ready = String::new();
-        let said = BufReader::new(says).read_line(&mut ready);
-        said.expect("it speaks when it is there");
-        assert_eq!(ready, "ready\n");
-        Some(SlowPfs { at, process })
-    }
-}
-
-impl Drop for SlowPfs {
-    fn drop(&mut self) {
-        // Lazily: after a failure something may be left that uses it.
-        let _ = Command::new("umount").arg("-l").arg(&self.at).status();
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-        let _ = std::fs::remove_dir(&self.at);
-    }
-}
 
 /// What a test does with a case on a slow PFS.
 fn over_a_slow_pfs(test: impl FnOnce(Case)) {

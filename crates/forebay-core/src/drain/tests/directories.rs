@@ -84,6 +84,32 @@ fn a_pass_that_dies_after_any_act_leaves_no_directory_that_a_program_removes() {
 }
 
 #[test]
+fn directories_are_synced_before_they_get_modes_by_which_nobody_gets_there() {
+    let mut world = World::default();
+    for (path, node) in [
+        ("x", Node::Dir),
+        ("x/y", Node::Dir),
+        ("x/y/f", Node::File(1)),
+    ] {
+        world.create(&p(path), node);
+    }
+    let (mut synced, mut dressed) = (Vec::new(), Vec::new());
+    drive_while(&mut Drain::new(terms(1)), &mut world, |_, act| {
+        match act {
+            Act::SyncDirs(dirs) => {
+                assert_eq!(dressed, [], "before {dirs:?}");
+                synced.extend(dirs.clone());
+            }
+            Act::Dress { path, .. } => dressed.push(path.clone()),
+            _ => {}
+        }
+        true
+    });
+    assert_eq!(synced, [p(""), p("x"), p("x/y")]);
+    assert_eq!(dressed, [p("x/y"), p("x")]);
+}
+
+#[test]
 fn a_directory_that_was_made_though_the_pfs_said_otherwise_is_removed_with_its_name() {
     for blind in [0, 3] {
         let mut world = World::default();
