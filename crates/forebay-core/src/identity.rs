@@ -60,6 +60,11 @@ impl Identity {
         state: IS_DIR,
     };
 
+    /// Is it a directory?
+    pub fn is_dir(self) -> bool {
+        self.state & IS_DIR != 0
+    }
+
     /// Its inode number.
     pub(crate) fn inode(self) -> u64 {
         self.ino

@@ -7,9 +7,10 @@ use crate::removal::{self, Spared, Touched};
 use forebay_core::drain::{AsideFate, AsideNote, Tick, clock_path, names_beside, paths_aside};
 use forebay_core::facts::Timestamp;
 use forebay_core::path::TreePath;
-use forebay_objects::AsideNotes;
+use forebay_objects::PfsNotes;
 use forebay_pfs::Lower;
 use forebay_sys::{self as sys, Errno};
+use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::os::fd::AsFd;
 
@@ -45,7 +46,7 @@ fn moment_at(lower: &Lower, at: &TreePath) -> Work<Timestamp> {
 }
 
 /// If the note stays, the next sweep finds it without a directory.
-fn forget(notes: &AsideNotes, aside: &TreePath) {
+fn forget(notes: &PfsNotes, aside: &TreePath) {
     let _ = notes.forget(aside.name());
 }
 
@@ -66,7 +67,7 @@ pub(crate) enum Refused {
 /// that the note tells, so that nothing is older than it and was not seen.
 pub(crate) fn put(
     lower: &Lower,
-    notes: &AsideNotes,
+    notes: &PfsNotes,
     path: &TreePath,
     ino: u64,
     aside: &TreePath,
@@ -110,7 +111,7 @@ pub(crate) fn put(
 /// put it under the name in this one, who may not write there.
 pub(crate) fn put_back(
     lower: &Lower,
-    notes: &AsideNotes,
+    notes: &PfsNotes,
     aside: &TreePath,
     path: &TreePath,
 ) -> Work<TreePath> {
@@ -126,7 +127,7 @@ pub(crate) fn put_back(
 /// old name back, and the report of the drain says so. False: there is no note about it, so it is not ours.
 pub(crate) fn sweep(
     lower: &Lower,
-    notes: &AsideNotes,
+    notes: &PfsNotes,
     aside: &TreePath,
     touched: &Touched,
     counters: &Counters,
@@ -179,7 +180,7 @@ fn bring_out(lower: &Lower, note: &AsideNote) -> Work<Option<TreePath>> {
 /// Gives the first failure.
 pub(crate) fn sweep_elsewhere(
     lower: &Lower,
-    notes: &AsideNotes,
+    notes: &PfsNotes,
     touched: &Touched,
     counters: &Counters,
 ) -> Work<()> {
@@ -190,10 +191,19 @@ pub(crate) fn sweep_elsewhere(
     outcome
 }
 
+/// The directories in which something may be aside that are not the root.
+pub(crate) fn elsewhere(notes: &PfsNotes) -> Vec<TreePath> {
+    let names = notes.names().unwrap_or_default();
+    let told = names.iter().filter_map(|name| read_note(notes, name).ok()?);
+    let dirs = told.map(|note| note.aside.parent());
+    let dirs: BTreeSet<_> = dirs.filter(|dir| !dir.is_root()).collect();
+    dirs.into_iter().collect()
+}
+
 /// Sweeps what the note with this name tells of, unless a sweep of the root does.
 fn sweep_by_note(
     lower: &Lower,
-    notes: &AsideNotes,
+    notes: &PfsNotes,
     name: &[u8],
     touched: &Touched,
     counters: &Counters,
@@ -229,12 +239,12 @@ pub(crate) fn remark_on_failure(counters: &Counters, what: impl Display, e: &Tro
 }
 
 /// Is there a note about it? If nobody can tell, there may be one.
-pub(crate) fn is_noted(notes: &AsideNotes, aside: &TreePath) -> bool {
+pub(crate) fn is_noted(notes: &PfsNotes, aside: &TreePath) -> bool {
     let note = read_note(notes, aside.name());
     note.map_or(true, |note| note.is_some_and(|note| note.aside == *aside))
 }
 
-fn read_note(notes: &AsideNotes, name: &[u8]) -> Work<Option<AsideNote>> {
+fn read_note(notes: &PfsNotes, name: &[u8]) -> Work<Option<AsideNote>> {
     let text = notes.read(name).during("read note")?;
     Ok(text.and_then(|text| AsideNote::of(&text)))
 }
@@ -290,7 +300,7 @@ mod tests {
         folder: tempfile::TempDir,
         lower: Lower,
         _storage: tempfile::TempDir,
-        notes: AsideNotes,
+        notes: PfsNotes,
         touched: Touched,
         counters: Counters,
     }
@@ -307,7 +317,7 @@ mod tests {
             let folder = tempfile::tempdir_in(dir).unwrap();
             let storage = tempfile::tempdir().unwrap();
             let scene = Scene {
-                notes: AsideNotes::new(storage.path()),
+                notes: PfsNotes::about_aside(storage.path()),
                 _storage: storage,
                 lower: Lower::open_root(folder.path(), Some(false)).unwrap(),
                 folder,

@@ -12,6 +12,7 @@ mod counters;
 mod crew;
 mod ground;
 mod inventory;
+mod lent;
 mod pass;
 mod pfs;
 mod pfs_acts;

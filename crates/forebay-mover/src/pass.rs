@@ -4,10 +4,11 @@ use crate::copies::Copies;
 use crate::counters::Counters;
 use crate::crew::{Crew, Job};
 use crate::ground::{Ground, Halt, Points};
+use crate::lent::LentModes;
 use crate::pfs::{During, LastDir, Trouble};
 use crate::removal::Touched;
 use crate::throttle::Throttle;
-use crate::{pfs_acts, processes};
+use crate::{aside, pfs_acts, processes};
 use forebay_admin::drain::{self as admin, DrainRequest, Take};
 use forebay_core::drain::{
     Act, BATCH_OBJECTS, Drain, DrainReport, DrainVerdict, Got, NameSecret, NextAct, PassTerms,
@@ -17,8 +18,8 @@ use forebay_core::fault::Fault;
 use forebay_core::ops::FollowUp;
 use forebay_core::path::TreePath;
 use forebay_core::process_limits::at_once;
-use forebay_core::record::ObjectName;
-use forebay_objects::AsideNotes;
+use forebay_core::record::{BridgeId, ObjectName};
+use forebay_objects::PfsNotes;
 use forebay_sys::{self as sys, Errno};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -51,7 +52,9 @@ pub struct Pass<'g> {
     /// What it has touched on the PFS in passing.
     touched: Touched,
     /// About what it has put aside there.
-    aside_notes: AsideNotes,
+    aside_notes: PfsNotes,
+    /// Permissions that owners of directories on the PFS have for an act.
+    lent: LentModes,
     /// User and group of what this process makes.
     pub(crate) my_ids: (u32, u32),
     terms: PassTerms,
@@ -80,6 +83,7 @@ fn drive_alone<T>(
 /// # Errors
 /// The tables failed, or the PFS can't be looked at where the drain was killed.
 pub fn resume(ground: Ground<'_>) -> Result<(), Halt> {
+    LentModes::new(ground.instance).restore_all(ground.lower, &Counters::new(true));
     drive_alone(ground, Drain::resume(), |_| ())
 }
 
@@ -134,7 +138,8 @@ impl<'g> Pass<'g> {
             throttle: Throttle::new(request.rate),
             copies: Copies::default(),
             touched: Touched::default(),
-            aside_notes: AsideNotes::new(ground.instance),
+            aside_notes: PfsNotes::about_aside(ground.instance),
+            lent: LentModes::new(ground.instance),
             my_ids: sys::my_ids(),
             terms: PassTerms {
                 keep: request.keep,
@@ -160,6 +165,7 @@ impl<'g> Pass<'g> {
         self.counters.syncs_by(lower.sync_by());
         self.counters.keeps_objects_in(self.ground.instance);
         lower.flush_touches();
+        self.lent.restore_all(lower, self.counters);
         lower.times().begin_drain();
         lower.keep_times(&TreePath::root());
         let outcome = self.drive(
@@ -281,13 +287,31 @@ impl<'g> Pass<'g> {
             ground.door.settle()?;
         }
         let changing = ground.lower.begin_act(&act.visited_dirs());
-        let got = self.carry_out_act(act);
+        let got = self.permitted(&act.needs_to_change(), || self.carry_out_act(act));
         ground.lower.end_act(changing);
         // Noted before anything can be committed that relies on it, also if a part of it has failed.
         for dir in act.changed_dirs() {
             ground.lower.note_changed(dir);
         }
         got
+    }
+
+    /// Does something while this user may change entries of these directories, if they are the user's own.
+    fn permitted<T>(
+        &self,
+        dirs: &[[TreePath; 2]],
+        work: impl FnOnce() -> Result<T, Halt>,
+    ) -> Result<T, Halt> {
+        let lower = self.ground.lower;
+        let needed = self.lent.give(lower, dirs);
+        if needed.is_nothing() {
+            return work();
+        }
+        self.points.pass()?;
+        let did = work()?;
+        self.points.pass()?;
+        self.lent.take_back(lower, needed, self.counters);
+        Ok(did)
     }
 
     fn carry_out_act(&self, act: &Act) -> Result<Got, Halt> {
@@ -351,13 +375,11 @@ impl<'g> Pass<'g> {
             }
             Act::SyncDirs(dirs) => Got::Each(pfs_acts::sync(ground.lower, dirs)),
             Act::Sweep { dirs, of } => {
-                let one = |dir| {
-                    let (notes, touched) = (&self.aside_notes, &self.touched);
-                    let swept =
-                        pfs_acts::sweep(ground.lower, notes, dir, *of, touched, self.counters);
-                    swept.map_err(Trouble::into_core)
-                };
-                Got::Each(dirs.iter().map(one).collect())
+                let mut each = Vec::with_capacity(dirs.len());
+                for dir in dirs {
+                    each.push(self.sweep(dir, *of)?);
+                }
+                Got::Each(each)
             }
             Act::Probe(all) => {
                 self.give_times_back();
@@ -374,6 +396,26 @@ impl<'g> Pass<'g> {
                 std::thread::sleep(MOMENT);
                 Got::Done
             }
+        })
+    }
+
+    fn sweep(
+        &self,
+        dir: &TreePath,
+        of: Option<BridgeId>,
+    ) -> Result<forebay_core::drain::Work<()>, Halt> {
+        let (lower, notes) = (self.ground.lower, &self.aside_notes);
+        let mut dirs = Vec::new();
+        if dir.is_root() {
+            dirs = aside::elsewhere(notes);
+        }
+        if self.lent.concerns(lower, dir) && pfs_acts::has_leftovers(lower, dir, of) {
+            dirs.push(dir.clone());
+        }
+        let dirs: Vec<_> = dirs.into_iter().map(|dir| [dir.clone(), dir]).collect();
+        self.permitted(&dirs, || {
+            let swept = pfs_acts::sweep(lower, notes, dir, of, &self.touched, self.counters);
+            Ok(swept.map_err(Trouble::into_core))
         })
     }
 

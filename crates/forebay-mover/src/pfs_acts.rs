@@ -11,7 +11,7 @@ use forebay_core::facts::Attr;
 use forebay_core::identity::Identity;
 use forebay_core::path::TreePath;
 use forebay_core::record::BridgeId;
-use forebay_objects::AsideNotes;
+use forebay_objects::PfsNotes;
 use forebay_pfs::Lower;
 use forebay_sys::{self as sys, Errno};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -143,7 +143,7 @@ fn known(lower: &Lower, dir: &TreePath) -> pfs::Work<Identity> {
 /// See [`drain::Act::Discard`].
 pub(crate) fn discard(
     lower: &Lower,
-    notes: &AsideNotes,
+    notes: &PfsNotes,
     path: &TreePath,
     is: Option<Identity>,
     aside: &TreePath,
@@ -164,7 +164,7 @@ pub(crate) fn discard(
 /// What takes a directory away.
 struct Removal<'r> {
     lower: &'r Lower,
-    notes: &'r AsideNotes,
+    notes: &'r PfsNotes,
     touched: &'r Touched,
     counters: &'r Counters,
 }
@@ -299,12 +299,30 @@ pub(crate) fn sync(lower: &Lower, dirs: &[TreePath]) -> Vec<Work<()>> {
         .collect()
 }
 
+/// Is it the name of what a drain of this bridge has left, or of any?
+fn is_left(name: &[u8], of: Option<BridgeId>) -> bool {
+    match of {
+        Some(maker) => is_leftover_of(name, maker),
+        None => is_leftover(name),
+    }
+}
+
+/// Is there something in this directory that [`sweep`] would remove?
+pub(crate) fn has_leftovers(lower: &Lower, at: &TreePath, of: Option<BridgeId>) -> bool {
+    let Ok(dir) = lower.open(at, libc::O_RDONLY | libc::O_DIRECTORY) else {
+        return false;
+    };
+    let mut entries = Vec::new();
+    while sys::read_dir(dir.as_fd(), &mut entries).is_ok_and(|has_more| has_more) {}
+    entries.iter().any(|entry| is_left(&entry.name, of))
+}
+
 /// Removes what earlier drains left in a directory: it holds nothing of value but what others have put into a directory
 /// since it was put [`aside`], and that comes back. Gives the first failure; what can't be removed now will be at the next
 /// drain. What others have given such a name is no failure, nor is a directory that may not be listed: both get a remark.
 pub(crate) fn sweep(
     lower: &Lower,
-    notes: &AsideNotes,
+    notes: &PfsNotes,
     at: &TreePath,
     of: Option<BridgeId>,
     touched: &Touched,
@@ -324,11 +342,7 @@ pub(crate) fn sweep(
     while sys::read_dir(dir.as_fd(), &mut entries).during("list to remove what a drain has left")? {
     }
     let mut outcome = Ok(());
-    let is_left = |name: &[u8]| match of {
-        Some(maker) => is_leftover_of(name, maker),
-        None => is_leftover(name),
-    };
-    for entry in entries.iter().filter(|e| is_left(&e.name)) {
+    for entry in entries.iter().filter(|e| is_left(&e.name, of)) {
         let name = &entry.name;
         let path = at.join(name);
         let swept = match name {
@@ -366,7 +380,7 @@ pub(crate) fn is_own(attr: &Attr) -> bool {
 }
 
 /// Has this user made the name, or put aside what has it? What is aside may be of anybody.
-fn is_own_name(dir: BorrowedFd<'_>, notes: &AsideNotes, path: &TreePath) -> bool {
+fn is_own_name(dir: BorrowedFd<'_>, notes: &PfsNotes, path: &TreePath) -> bool {
     let found = || sys::stat(dir, path.name());
     aside::is_noted(notes, path) || found().map_or(sys::my_ids().0 == 0, |attr| is_own(&attr))
 }
@@ -381,7 +395,7 @@ mod tests {
         folder: tempfile::TempDir,
         lower: Lower,
         _storage: tempfile::TempDir,
-        notes: AsideNotes,
+        notes: PfsNotes,
         counters: Counters,
     }
 
@@ -393,7 +407,7 @@ mod tests {
             Tree {
                 folder,
                 lower,
-                notes: AsideNotes::new(storage.path()),
+                notes: PfsNotes::about_aside(storage.path()),
                 _storage: storage,
                 counters: Counters::new(true),
             }

@@ -7,10 +7,10 @@
 //! the object is, so that its id alone gives its path.
 #![forbid(unsafe_code)]
 
-mod aside_notes;
 pub mod label;
 mod labels;
 mod name;
+mod pfs_notes;
 mod quarantine;
 mod scan;
 mod settle;
@@ -21,11 +21,11 @@ mod words;
 #[cfg(test)]
 mod tests;
 
-pub use aside_notes::AsideNotes;
 pub use forebay_core::record::Shape;
 pub use forebay_types::folder_of;
 pub use labels::LabelError;
 pub use name::{parse_name, shape};
+pub use pfs_notes::PfsNotes;
 pub use quarantine::{Quarantine, Refused, Withheld, withheld_as};
 pub use scan::Scanned;
 pub use settle::{Removed, Retired};

@@ -341,7 +341,7 @@ fn a_label_beside_its_object_is_replaced_whole_and_counts_only_when_it_is_there(
 fn a_note_about_what_is_aside_is_there_once_and_nobody_else_may_look() {
     use std::os::unix::fs::MetadataExt;
     let instance = Instance::new("aside");
-    let notes = AsideNotes::new(&instance.0);
+    let notes = PfsNotes::about_aside(&instance.0);
     assert_eq!(notes.names().unwrap().len(), 0);
     assert_eq!(notes.read(b"n").unwrap(), None);
     notes.write(b"n", b"text").unwrap();

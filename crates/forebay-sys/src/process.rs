@@ -6,7 +6,7 @@ use rustix::fs::Mode;
 use rustix::io::retry_on_intr;
 use rustix::process::{
     self, Pid, PidfdFlags, Resource, Rlimit, Signal, WaitId, WaitIdOptions, WaitOptions, getegid,
-    geteuid, getppid, getrlimit, pidfd_open, setrlimit,
+    geteuid, getgroups, getppid, getrlimit, pidfd_open, setrlimit,
 };
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -23,6 +23,15 @@ pub(crate) fn assert_one_thread() {
 /// Effective user and group of this process.
 pub fn my_ids() -> (u32, u32) {
     (geteuid().as_raw(), getegid().as_raw())
+}
+
+/// The groups that this process is in.
+///
+/// # Errors
+/// Those of `getgroups`.
+pub fn my_groups() -> Sys<Vec<u32>> {
+    let further = getgroups()?.into_iter().map(|group| group.as_raw());
+    Ok(further.chain([my_ids().1]).collect())
 }
 
 /// 64 random bits, never 0.

@@ -416,6 +416,26 @@ impl Act {
         }
     }
 
+    /// The directories that its user has to have the permission to change, each with where it is after the act. Of a sweep
+    /// nobody knows before whether it finds something.
+    pub fn needs_to_change(&self) -> Vec<[TreePath; 2]> {
+        let mut dirs = match self {
+            Act::Sweep { .. } => Vec::new(),
+            act => act.visited_dirs(),
+        };
+        dirs.sort_unstable();
+        dirs.dedup();
+        let mut dirs: Vec<_> = dirs.into_iter().map(|dir| [dir.clone(), dir]).collect();
+        if let Act::Rename { from, to, is } = self
+            && is.is_dir()
+            && from.parent() != to.parent()
+        {
+            // What it is in is a name in it, too.
+            dirs.push([from.clone(), to.clone()]);
+        }
+        dirs
+    }
+
     /// The directories in which it may make or remove an entry, for however short a time: [`Act::changed_dirs`], and those in
     /// which copies are made and leftovers removed.
     pub fn visited_dirs(&self) -> Vec<TreePath> {
@@ -465,6 +485,41 @@ mod tests {
             size,
             ..Attr::default()
         }
+    }
+
+    #[test]
+    fn to_move_a_directory_into_another_one_takes_the_permission_to_change_it() {
+        let path = |text: &str| TreePath::new(text).unwrap();
+        let is = |mode| {
+            Identity::of_copy(&Attr {
+                mode,
+                ..Attr::default()
+            })
+        };
+        let rename = |from, to, is| {
+            Act::Rename {
+                from: path(from),
+                to: path(to),
+                is,
+            }
+            .needs_to_change()
+        };
+        let [a, b, d] = ["a", "b", "a/d"].map(|text| [path(text), path(text)]);
+        let moves = [path("a/d"), path("b/d")];
+        let dir = is(libc::S_IFDIR);
+        assert_eq!(rename("a/d", "b/d", dir), [a.clone(), b.clone(), moves]);
+        assert_eq!(rename("a/d", "b/d", is(libc::S_IFREG)), [a.clone(), b]);
+        assert_eq!(rename("a/d", "a/e", dir), [a]);
+        let remove = Act::Remove {
+            path: path("a/d/e"),
+            is: is(libc::S_IFREG),
+        };
+        assert_eq!(remove.needs_to_change(), [d]);
+        let sweep = Act::Sweep {
+            dirs: vec![path("a")],
+            of: None,
+        };
+        assert_eq!(sweep.needs_to_change(), Vec::<[TreePath; 2]>::new());
     }
 
     #[test]

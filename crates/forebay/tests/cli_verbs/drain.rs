@@ -181,13 +181,29 @@ fn a_pfs_directory_without_permission_is_named_and_its_files_follow_later() {
             .env("FOREBAY_RECORDER", stage.path("record.so"));
         finish(command)
     };
-    let script = "echo 1 > pfs/locked/f; echo 2 > pfs/g; chmod 555 pfs/locked";
-    as_nobody(&["run", "--buffer", "pfs", "--", "sh", "-c", script])
+    // It belongs to somebody else, who takes the permission of the group away.
+    let locked = stage.path("pfs/locked");
+    std::os::unix::fs::chown(&locked, Some(0), Some(65534)).unwrap();
+    let chmod = |mode| fs::set_permissions(&locked, fs::Permissions::from_mode(mode)).unwrap();
+    chmod(0o775);
+    let script = "echo 1 > pfs/locked/f; echo 2 > pfs/g";
+    as_nobody(&[
+        "run",
+        "--no-drain",
+        "--buffer",
+        "pfs",
+        "--",
+        "sh",
+        "-c",
+        script,
+    ])
+    .ends_with(0);
+    chmod(0o755);
+    as_nobody(&["drain", "--buffer", "pfs"])
         .ends_with(75)
         .tells("locked/f: create: Permission denied");
     assert!(stage.path("pfs/g").exists());
-    let locked = stage.path("pfs/locked");
-    fs::set_permissions(&locked, fs::Permissions::from_mode(0o755)).unwrap();
+    chmod(0o775);
     as_nobody(&["drain", "--buffer", "pfs"]).ends_with(0);
     assert_eq!(fs::read_to_string(locked.join("f")).unwrap(), "1\n");
 }

@@ -57,6 +57,86 @@ fn files_that_their_owner_may_not_read_arrive_with_their_modes_and_once() {
     }
 }
 
+/// A directory that its owner has locked, with a locked one in it.
+const BEFORE: &str =
+    "mkdir -p d/sub/in d/old; echo f > d/f; echo g > d/g; echo x > d/sub/in/x; echo o > d/old/o
+    chmod 444 d/f; chmod 555 d/old d";
+
+/// What a program does that may change it for a moment.
+const WORK: &str = "chmod u+w d d/f; echo more >> d/f; echo new > d/new; rm d/g; rm -r d/sub; mkdir -p d/made/deep; ln -s new d/link
+    mv d/old d/moved; ln d/new d/second; echo y > d/made/deep/y; chmod 444 d/f; chmod 500 d/made/deep; chmod u-w d";
+
+#[test]
+fn what_was_changed_in_a_directory_that_its_owner_may_not_change_arrives_and_its_mode_stays() {
+    as_root!();
+    let stage = Stage::new();
+    native(&stage, "own/native", BEFORE);
+    native(&stage, "own/native", WORK);
+    native(&stage, "own/pfs", BEFORE);
+    run(&stage, &[], WORK).ends_with(0);
+    assert_eq!(tree(&stage, "own/pfs"), tree(&stage, "own/native"));
+    assert_eq!(mode(&stage.path("own/pfs/d")), 0o555);
+    assert_eq!(mode(&stage.path("own/pfs/d/moved")), 0o555);
+    // And out of it, together with what is locked.
+    let script = "chmod u+w d d/moved; mv d/moved up; echo 1 > up/more; chmod u-w d up";
+    native(&stage, "own/native", script);
+    run(&stage, &[], script).ends_with(0);
+    assert_eq!(tree(&stage, "own/pfs"), tree(&stage, "own/native"));
+}
+
+#[test]
+fn a_locked_directory_gets_its_mode_back_also_if_what_it_was_unlocked_for_fails() {
+    as_root!();
+    let stage = Stage::new();
+    native(&stage, "own/pfs", BEFORE);
+    run(&stage, &["--no-drain"], WORK).ends_with(0);
+    let theirs = stage.path("own/pfs/d/new");
+    fs::write(&theirs, "theirs").unwrap();
+    let mut drain = forebay_of_victim(&stage, VICTIM);
+    drain.args(["drain", "--buffer", "own/pfs"]);
+    finish(drain).ends_with(75).tells("d/new");
+    assert_eq!(fs::read_to_string(&theirs).unwrap(), "theirs");
+    assert_eq!(mode(&stage.path("own/pfs/d")), 0o555);
+}
+
+#[test]
+fn a_drain_that_is_killed_while_a_directory_is_unlocked_is_mended_by_the_next_one() {
+    as_root!();
+    let stage = Stage::new();
+    native(&stage, "own/native", BEFORE);
+    native(&stage, "own/native", WORK);
+    let expected = tree(&stage, "own/native");
+    let (mut killed, mut unlocked) = (0, 0);
+    loop {
+        let _ = fs::remove_dir_all(stage.path("own/pfs"));
+        native(&stage, "own/pfs", BEFORE);
+        run(&stage, &["--no-drain"], WORK).ends_with(0);
+        let drain = |at: Option<u32>| {
+            let mut command = forebay_of_victim(&stage, VICTIM);
+            command.args(["drain", "--buffer", "own/pfs", "--drain-workers", "1"]);
+            if let Some(at) = at {
+                command.env("FOREBAY_TEST_ABORT_DRAIN_AT", at.to_string());
+            }
+            finish(command)
+        };
+        let said = drain(Some(killed));
+        if said.code == 0 {
+            break;
+        }
+        assert_eq!(said.code, 1, "{said:?}");
+        unlocked += u32::from(mode(&stage.path("own/pfs/d")) != 0o555);
+        // The next bridge does it before anything else.
+        if killed % 16 == 0 {
+            let said = run(&stage, &["--no-drain"], "stat -c %a d; cat d/f d/moved/o").ends_with(0);
+            assert_eq!(said.out, "555\nf\nmore\no\n", "killed at {killed}");
+        }
+        drain(None).ends_with(0);
+        assert_eq!(tree(&stage, "own/pfs"), expected, "killed at {killed}");
+        killed += 1;
+    }
+    assert!(unlocked > 10, "only {unlocked} of {killed}");
+}
+
 #[test]
 fn what_is_below_a_locked_directory_gets_to_the_disks_where_each_directory_is_synced() {
     as_root!();

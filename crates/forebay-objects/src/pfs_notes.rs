@@ -1,6 +1,9 @@
-//! Notes about directories of the PFS that are put aside to be removed: files in `aside/`, one for each, under the name that
-//! the directory has while it is aside. Only the bridge can write there, so what they tell is its own word.
-//! `core::drain::AsideNote` says what is in them.
+//! Notes about what a drain has changed on the PFS for a while, so that the next one knows if that is killed. Only the bridge can
+//! write there, so what they tell is its own word.
+//!
+//! - `aside/` has one for each directory that is put aside to be removed, under the name that it has while it is aside
+//!   (`core::drain::AsideNote`).
+//! - `lent/` has one for each act for which directories got a permission (`core::drain::LentDir`).
 
 use forebay_sys::{self as sys, Errno, Sys, errno_of};
 use parking_lot::{Mutex, MutexGuard};
@@ -9,21 +12,31 @@ use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-const FOLDER: &[u8] = b"aside";
-/// More than any note has: two paths and three numbers.
-const MAX_NOTE_BYTES: u64 = 16 << 10;
+/// More than any note has: an act is about hundreds of directories, and each has two paths and three numbers.
+const MAX_NOTE_BYTES: u64 = 8 << 20;
 
-/// The notes of one instance.
-pub struct AsideNotes {
+/// The notes of one kind of an instance.
+pub struct PfsNotes {
     instance: PathBuf,
+    folder: &'static [u8],
     changing: Mutex<()>,
 }
 
-impl AsideNotes {
-    /// Those of this instance directory. The folder is made with the first note.
-    pub fn new(instance: &Path) -> Self {
-        AsideNotes {
+impl PfsNotes {
+    /// Those of this instance directory about what is aside. The folder is made with the first note.
+    pub fn about_aside(instance: &Path) -> Self {
+        PfsNotes::new(instance, b"aside")
+    }
+
+    /// Those about permissions of directories.
+    pub fn about_lent(instance: &Path) -> Self {
+        PfsNotes::new(instance, b"lent")
+    }
+
+    fn new(instance: &Path, folder: &'static [u8]) -> Self {
+        PfsNotes {
             instance: instance.to_owned(),
+            folder,
             changing: Mutex::new(()),
         }
     }
@@ -36,7 +49,7 @@ impl AsideNotes {
     fn folder(&self) -> Sys<Option<OwnedFd>> {
         let instance = sys::open_path(&self.instance, libc::O_PATH | libc::O_DIRECTORY)?;
         let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW;
-        match sys::open(instance.as_fd(), FOLDER, flags, 0) {
+        match sys::open(instance.as_fd(), self.folder, flags, 0) {
             Ok(dir) => Ok(Some(dir)),
             Err(Errno::NOENT) => Ok(None),
             Err(e) => Err(e),
@@ -48,7 +61,7 @@ impl AsideNotes {
             return Ok(dir);
         }
         let instance = sys::open_path(&self.instance, libc::O_RDONLY | libc::O_DIRECTORY)?;
-        sys::make_dir(instance.as_fd(), FOLDER)?;
+        sys::make_dir(instance.as_fd(), self.folder)?;
         sys::fsync(instance.as_fd())?;
         self.folder()?.ok_or(Errno::NOENT)
     }
@@ -56,8 +69,11 @@ impl AsideNotes {
     /// Writes a note, durably.
     ///
     /// # Errors
-    /// EEXIST: there is one with this name. Those of the file system: there is none then.
+    /// EEXIST: there is one with this name. EFBIG: it is too long. Those of the file system: there is none then.
     pub fn write(&self, name: &[u8], text: &[u8]) -> Sys<()> {
+        if text.len() as u64 > MAX_NOTE_BYTES {
+            return Err(Errno::FBIG);
+        }
         let dir = self.made_folder()?;
         let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW;
         let mut file = File::from(sys::open(dir.as_fd(), name, flags, 0o600)?);

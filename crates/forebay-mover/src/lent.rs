@@ -1,0 +1,392 @@
+//! Gives the owner of a directory of the PFS the permission to change entries for an act, and gives the mode back.
+//! `core::drain::Lender` says to which directories, this does it. Notes in the storage tell of it as long as it lasts.
+
+use crate::counters::Counters;
+use crate::pfs::{During, Inode, Work, inode_of};
+use forebay_core::drain::{Lender, LentDir};
+use forebay_core::path::TreePath;
+use forebay_core::pfs_kind::SyncBy;
+use forebay_objects::PfsNotes;
+use forebay_pfs::Lower;
+use forebay_sys::{self as sys, Errno, Sys};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The permissions that are given now.
+pub(crate) struct LentModes {
+    lender: Lender,
+    notes: PfsNotes,
+    /// Some were given. Before that a mode that gives the permission is a directory's own.
+    is_used: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    dirs: BTreeMap<Inode, Given>,
+    /// The notes, by their numbers, with how many of their directories have not got their modes back.
+    notes: BTreeMap<u64, usize>,
+    next: u64,
+}
+
+/// A directory that has the permission.
+struct Given {
+    told: LentDir,
+    note: u64,
+    /// Acts that need it.
+    acts: usize,
+}
+
+/// What an act needs.
+#[must_use = "the permissions are taken back when it ends"]
+#[derive(Default)]
+pub(crate) struct Needed(Vec<Inode>);
+
+impl Needed {
+    pub(crate) fn is_nothing(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// A directory on the PFS, by a descriptor that was opened with `O_PATH`.
+struct Found {
+    dir: OwnedFd,
+    attr: forebay_core::facts::Attr,
+}
+
+impl Found {
+    fn at(lower: &Lower, path: &TreePath) -> Sys<Found> {
+        let dir = lower.open(path, libc::O_PATH | libc::O_DIRECTORY)?;
+        let attr = sys::stat(dir.as_fd(), b"")?;
+        Ok(Found { dir, attr })
+    }
+}
+
+impl LentModes {
+    /// None yet. The notes are in this instance directory.
+    pub(crate) fn new(instance: &Path) -> Self {
+        let (user, group) = sys::my_ids();
+        LentModes {
+            lender: Lender {
+                user,
+                groups: sys::my_groups().unwrap_or(vec![group]),
+            },
+            notes: PfsNotes::about_lent(instance),
+            is_used: AtomicBool::new(false),
+            state: Mutex::default(),
+        }
+    }
+
+    /// Would this directory get the permission?
+    pub(crate) fn concerns(&self, lower: &Lower, path: &TreePath) -> bool {
+        let found = || Found::at(lower, path).ok();
+        let lends = |found: Found| self.lender.lends([path, path], &found.attr);
+        !self.lender.may_everything() && found().and_then(lends).is_some()
+    }
+
+    /// Gives these directories the permission if they need it, each with where it is after the act. Where that fails, the act
+    /// fails as well and says so.
+    pub(crate) fn give(&self, lower: &Lower, dirs: &[[TreePath; 2]]) -> Needed {
+        if self.lender.may_everything() || dirs.is_empty() {
+            return Needed::default();
+        }
+        let is_due = |[from, to]: &&[TreePath; 2]| {
+            let found = Found::at(lower, from);
+            found.is_ok_and(|found| self.lender.lends([from, to], &found.attr).is_some())
+        };
+        let due: Vec<_> = dirs.iter().filter(is_due).collect();
+        // Whoever has given it says so first: a mode that has it may be a given one.
+        match self.is_used.load(Ordering::SeqCst) {
+            false if due.is_empty() => Needed::default(),
+            false => self.give_to(lower, due),
+            true => self.give_to(lower, dirs),
+        }
+    }
+
+    fn give_to<'d>(
+        &self,
+        lower: &Lower,
+        dirs: impl IntoIterator<Item = &'d [TreePath; 2]>,
+    ) -> Needed {
+        self.is_used.store(true, Ordering::SeqCst);
+        let mut needed = Needed::default();
+        let mut due = Vec::new();
+        let state = &mut *self.state.lock();
+        for [from, to] in dirs {
+            let Ok(found) = Found::at(lower, from) else {
+                continue;
+            };
+            let inode = inode_of(&found.attr);
+            if let Some(given) = state.dirs.get_mut(&inode) {
+                given.acts += 1;
+                needed.0.push(inode);
+            } else if let Some(told) = self.lender.lends([from, to], &found.attr) {
+                due.push((inode, found.dir, told));
+            }
+        }
+        let Some(note) = self.note(state, due.iter().map(|(.., told)| told.clone())) else {
+            return needed;
+        };
+        let mut left = 0;
+        for (inode, dir, told) in due {
+            if sys::chmod_of_path(dir.as_fd(), told.mode()).is_ok() {
+                left += 1;
+                needed.0.push(inode);
+                let acts = 1;
+                state.dirs.insert(inode, Given { told, note, acts });
+            }
+        }
+        match left {
+            0 => self.forget(note),
+            left => drop(state.notes.insert(note, left)),
+        }
+        needed
+    }
+
+    /// Notes durably what is about to happen. `None`: nothing is, or it can't be noted, so that it may not happen.
+    fn note(&self, state: &mut State, dirs: impl Iterator<Item = LentDir>) -> Option<u64> {
+        let text = Some(dirs.collect::<Vec<_>>()).filter(|dirs| !dirs.is_empty());
+        let text = LentDir::note(&text?);
+        loop {
+            let number = state.next;
+            state.next += 1;
+            match self.notes.write(name(number).as_bytes(), &text) {
+                // One that could not be dealt with.
+                Err(Errno::EXIST) => {}
+                written => return written.ok().map(|()| number),
+            }
+        }
+    }
+
+    /// If it stays, the next drain finds that nothing is to be given back.
+    fn forget(&self, note: u64) {
+        let _ = self.notes.forget(name(note).as_bytes());
+    }
+
+    /// An act has ended: its directories get their modes back, unless another one needs the permission.
+    pub(crate) fn take_back(&self, lower: &Lower, needed: Needed, counters: &Counters) {
+        if needed.is_nothing() {
+            return;
+        }
+        let state = &mut *self.state.lock();
+        let mut over = Vec::new();
+        for inode in needed.0 {
+            let given = state.dirs.get_mut(&inode);
+            given.expect("what an act needs is given").acts -= 1;
+            if let Some(given) = state.dirs.remove(&inode) {
+                match given.acts {
+                    0 => over.push((given.note, given.told)),
+                    _ => drop(state.dirs.insert(inode, given)),
+                }
+            }
+        }
+        for (note, told) in over {
+            match restore(lower, &told) {
+                Ok(()) => {
+                    let left = state.notes.get_mut(&note);
+                    let left = left.expect("a note tells of each directory");
+                    *left -= 1;
+                    if *left == 0 {
+                        state.notes.remove(&note);
+                        self.forget(note);
+                    }
+                }
+                Err(e) => remark(counters, &told, e),
+            }
+        }
+    }
+
+    /// Gives the modes back that a drain had not given back when it was killed.
+    pub(crate) fn restore_all(&self, lower: &Lower, counters: &Counters) {
+        for name in self.notes.names().unwrap_or_default() {
+            let Ok(text) = self.notes.read(&name) else {
+                continue;
+            };
+            let dirs = text.and_then(|text| LentDir::of_note(&text));
+            let mut is_done = true;
+            for told in dirs.unwrap_or_default() {
+                if let Err(e) = restore(lower, &told) {
+                    is_done = false;
+                    remark(counters, &told, e);
+                }
+            }
+            if is_done {
+                let _ = self.notes.forget(&name);
+            }
+        }
+    }
+}
+
+fn name(number: u64) -> String {
+    number.to_string()
+}
+
+fn remark(counters: &Counters, told: &LentDir, e: crate::pfs::Trouble) {
+    let (operation, errno) = (e.operation, e.errno);
+    counters.remark(format!(
+        "{}: could not get its mode back that it had before a drain changed something in it ({operation}: {errno})",
+        told.places()[0]
+    ));
+}
+
+/// Gives a directory its own mode back, and brings that to the disks: the note goes next.
+fn restore(lower: &Lower, told: &LentDir) -> Work<()> {
+    for path in told.places() {
+        let found = match Found::at(lower, path) {
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => continue,
+            found => found.during("open directory")?,
+        };
+        let Some(mode) = told.gives_back(&found.attr) else {
+            continue;
+        };
+        let readable = sys::open(
+            found.dir.as_fd(),
+            b".",
+            libc::O_RDONLY | libc::O_DIRECTORY,
+            0,
+        );
+        sys::chmod_of_path(found.dir.as_fd(), mode).during("chmod")?;
+        if lower.sync_by() != SyncBy::Nothing
+            && let Ok(dir) = readable
+        {
+            sys::fsync(dir.as_fd()).during("fsync directory")?;
+        }
+        lower.note_changed(path.clone());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+
+    /// A PFS of a user who is not root, and a storage.
+    struct Scene {
+        pfs: tempfile::TempDir,
+        storage: tempfile::TempDir,
+        lower: Lower,
+        counters: Counters,
+        user: u32,
+    }
+
+    impl Scene {
+        fn new() -> Self {
+            let pfs = tempfile::tempdir().unwrap();
+            let me = sys::my_ids().0;
+            Scene {
+                lower: Lower::open_root(pfs.path(), Some(false)).unwrap(),
+                pfs,
+                storage: tempfile::tempdir().unwrap(),
+                counters: Counters::new(true),
+                user: if me == 0 { 65_534 } else { me },
+            }
+        }
+
+        fn lent(&self) -> LentModes {
+            let mut lent = LentModes::new(self.storage.path());
+            lent.lender.user = self.user;
+            lent
+        }
+
+        fn dir(&self, name: &str, mode: u32) {
+            let at = self.pfs.path().join(name);
+            fs::create_dir(&at).unwrap();
+            chown(&at, Some(self.user), None).unwrap();
+            self.chmod(name, mode);
+        }
+
+        fn chmod(&self, name: &str, mode: u32) {
+            let at = self.pfs.path().join(name);
+            fs::set_permissions(at, Permissions::from_mode(mode)).unwrap();
+        }
+
+        fn mode(&self, name: &str) -> u32 {
+            let at = self.pfs.path().join(name);
+            at.metadata().unwrap().mode() & 0o7777
+        }
+
+        fn notes(&self) -> usize {
+            PfsNotes::about_lent(self.storage.path())
+                .names()
+                .unwrap()
+                .len()
+        }
+    }
+
+    fn here(name: &str) -> [TreePath; 2] {
+        [name; 2].map(|name| TreePath::new(name).unwrap())
+    }
+
+    #[test]
+    fn a_directory_has_the_permission_until_the_last_act_that_needs_it_has_ended() {
+        let scene = Scene::new();
+        for (name, mode) in [("d", 0o555), ("e", 0o1500), ("open", 0o755)] {
+            scene.dir(name, mode);
+        }
+        let lent = scene.lent();
+        let modes = || ["d", "e", "open"].map(|name| scene.mode(name));
+        let none = lent.give(&scene.lower, &[here("open"), here("gone")]);
+        assert!(none.is_nothing() && scene.notes() == 0);
+        let first = lent.give(&scene.lower, &[here("d"), here("e"), here("open")]);
+        assert_eq!(modes(), [0o755, 0o1700, 0o755]);
+        let second = lent.give(&scene.lower, &[here("d")]);
+        assert_eq!(scene.notes(), 1);
+        lent.take_back(&scene.lower, first, &scene.counters);
+        assert_eq!(modes(), [0o755, 0o1500, 0o755]);
+        assert_eq!(scene.notes(), 1, "it tells of d");
+        lent.take_back(&scene.lower, second, &scene.counters);
+        assert_eq!(modes(), [0o555, 0o1500, 0o755]);
+        assert_eq!(scene.notes(), 0);
+        // Once more, and this time somebody else changes the mode.
+        let third = lent.give(&scene.lower, &[here("d"), here("e")]);
+        scene.chmod("d", 0o711);
+        lent.take_back(&scene.lower, third, &scene.counters);
+        assert_eq!(modes(), [0o711, 0o1500, 0o755]);
+        assert_eq!(scene.notes(), 0);
+        assert_eq!(scene.counters.status().remarks, [""; 0]);
+    }
+
+    #[test]
+    fn after_a_drain_that_was_killed_the_next_one_gives_back_what_is_as_that_one_left_it() {
+        let scene = Scene::new();
+        for name in ["d", "moved", "theirs", "gone"] {
+            scene.dir(name, 0o555);
+        }
+        let lent = scene.lent();
+        let [from, to] = [&here("moved")[0], &here("d/at")[0]].map(Clone::clone);
+        let dirs = [here("d"), [from, to], here("theirs"), here("gone")];
+        let needed = lent.give(&scene.lower, &dirs);
+        assert_eq!((needed.0.len(), scene.notes()), (4, 1));
+        drop(lent);
+        let at = |name: &str| scene.pfs.path().join(name);
+        fs::rename(at("moved"), at("d/at")).unwrap();
+        fs::remove_dir(at("gone")).unwrap();
+        scene.chmod("theirs", 0o700);
+        // Another one, with another mode, has come to its name, and must not be taken for it.
+        scene.dir("gone", 0o755);
+        scene.lent().restore_all(&scene.lower, &scene.counters);
+        assert_eq!([scene.mode("d"), scene.mode("d/at")], [0o555, 0o555]);
+        assert_eq!([scene.mode("theirs"), scene.mode("gone")], [0o700, 0o755]);
+        assert_eq!(scene.notes(), 0);
+        // What was being noted when the drain was killed has changed nothing.
+        let notes = PfsNotes::about_lent(scene.storage.path());
+        notes.write(b"0", b"2\0a 555").unwrap();
+        scene.lent().restore_all(&scene.lower, &scene.counters);
+        assert_eq!(scene.notes(), 0);
+    }
+
+    #[test]
+    fn nothing_gets_a_permission_of_which_no_note_can_tell() {
+        let scene = Scene::new();
+        scene.dir("d", 0o555);
+        fs::write(scene.storage.path().join("lent"), "in the way").unwrap();
+        let needed = scene.lent().give(&scene.lower, &[here("d")]);
+        assert!(needed.is_nothing());
+        assert_eq!(scene.mode("d"), 0o555);
+    }
+}
