@@ -54,6 +54,29 @@ pub fn can_create_in(owner: u32, user: u32) -> bool {
     owner == user || Privilege::of(user) == Privilege::Root
 }
 
+/// Flags that a program may change while it has a file open. The file of the kernel has them, and each write tells whether it
+/// appends at that moment.
+const CHANGEABLE: i32 = libc::O_APPEND | libc::O_DIRECT;
+
+/// The flags with which the server opens the backing file of a file that a program opens with `flags`.
+///
+/// The descriptor of the server would keep what the program takes back later. With `O_DIRECT` it would refuse the buffers of the
+/// server as well, which lie anywhere in memory.
+pub fn backing_flags(flags: i32) -> i32 {
+    flags & !CHANGEABLE
+}
+
+/// Do the reads and writes of a file that a program opens with `flags` go through the server, although the kernel could carry them
+/// out itself?
+///
+/// The kernel opens the backing file with the flags of the open for good. If the program takes `O_APPEND` back, what it
+/// writes would land at the end all the same; if it takes `O_DIRECT` back, as `dd` does before a last block that is not whole, the
+/// write would fail. The kernel does it right where a flag comes after the open.
+pub fn server_moves_bytes(flags: i32) -> bool {
+    let appends = flags & libc::O_APPEND != 0 && flags & libc::O_ACCMODE != libc::O_RDONLY;
+    appends || flags & libc::O_DIRECT != 0
+}
+
 /// What became of a mount that was tried.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MountTrial {
@@ -217,6 +240,29 @@ mod tests {
     fn only_root_creates_in_directories_of_others_through_a_mount() {
         assert!(can_create_in(7, 7) && can_create_in(7, 0));
         assert!(!can_create_in(0, 7) && !can_create_in(8, 7));
+    }
+
+    #[test]
+    fn the_backing_file_gets_no_flag_that_a_program_may_take_back() {
+        let stays = libc::O_RDWR | libc::O_DSYNC | libc::O_TRUNC;
+        let all = stays | libc::O_APPEND | libc::O_DIRECT;
+        assert_eq!(backing_flags(all), stays);
+        assert_eq!(backing_flags(stays), stays);
+    }
+
+    #[test]
+    fn the_server_moves_the_bytes_of_a_file_that_appends_or_is_direct_when_it_is_opened() {
+        for (flags, by_server) in [
+            (libc::O_RDWR | libc::O_DSYNC, false),
+            (libc::O_WRONLY | libc::O_APPEND, true),
+            (libc::O_RDWR | libc::O_APPEND, true),
+            // Nothing is appended without a right to write, and a later change of the flag gives none.
+            (libc::O_RDONLY | libc::O_APPEND, false),
+            (libc::O_RDONLY | libc::O_DIRECT, true),
+            (libc::O_WRONLY | libc::O_DIRECT, true),
+        ] {
+            assert_eq!(server_moves_bytes(flags), by_server, "{flags:o}");
+        }
     }
 
     #[test]

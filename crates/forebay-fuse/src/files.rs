@@ -3,10 +3,12 @@
 use crate::door::look;
 use crate::reply::{Reply, opened};
 use crate::server::{OpenFile, Outcome, Worker, locked};
+use forebay_core::mounting::{backing_flags, server_moves_bytes};
 use forebay_sys::{self as sys, Errno, Sys};
 use forebay_types::Attr;
 use rustix::fs::{FallocateFlags, SeekFrom};
-use rustix::io::retry_on_intr;
+use rustix::io::{ReadWriteFlags, retry_on_intr};
+use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
@@ -67,6 +69,7 @@ impl Worker<'_> {
     /// Opens what the node stands for. If its name leads to something else, because others have renamed it or because
     /// the bridge has just staged it, the kernel looks the path up anew (ESTALE).
     fn granted(&mut self, node: u64, flags: i32) -> Sys<OwnedFd> {
+        let flags = backing_flags(flags);
         let (identity, names) = self.whereabouts(node)?;
         let truncates = flags & libc::O_TRUNC != 0;
         for (parent, name) in names {
@@ -111,9 +114,9 @@ impl Worker<'_> {
     }
 
     pub fn create(&mut self, parent: u64, name: &[u8], flags: i32, mode: u32) -> Outcome {
-        let flags = flags | libc::O_CREAT;
+        let asked = backing_flags(flags) | libc::O_CREAT;
         let file = self.within(parent, |door, start| {
-            door.open_file(start, name, flags, mode & 0o7777)
+            door.open_file(start, name, asked, mode & 0o7777)
         })?;
         let (attr, _) = look(file.as_fd())?;
         let name = (parent, name.to_vec());
@@ -151,11 +154,15 @@ impl Worker<'_> {
         let handle = server.handle();
         let backed = backing.is_some();
         locked(&server.files).insert(handle, Arc::new(OpenFile { node, file, backed }));
-        let how = match backed {
-            true => opened::PASSTHROUGH,
-            false => opened::DIRECT_IO | opened::PARALLEL_DIRECT_WRITES,
-        };
-        Ok(reply.open(handle, how | opened::NO_FLUSH, backing.unwrap_or(0)))
+        let mut how = opened::NO_FLUSH;
+        if backed {
+            how |= opened::PASSTHROUGH;
+        }
+        // With both, the kernel maps the backing file and lets the server read and write.
+        if !backed || server_moves_bytes(flags) {
+            how |= opened::DIRECT_IO | opened::PARALLEL_DIRECT_WRITES;
+        }
+        Ok(reply.open(handle, how, backing.unwrap_or(0)))
     }
 
     pub fn release(&mut self, handle: u64) -> Outcome {
@@ -184,13 +191,26 @@ impl Worker<'_> {
         })
     }
 
-    pub fn write(&mut self, handle: u64, offset: u64, data: &[u8], kill_suidgid: bool) -> Outcome {
+    /// Writes at an offset, or at the end of the file. Where that is, the file system knows at the moment of the write: the kernel
+    /// does not see what others append past the mount.
+    pub fn write(
+        &mut self,
+        handle: u64,
+        at: Option<u64>,
+        data: &[u8],
+        kill_suidgid: bool,
+    ) -> Outcome {
         let file = self.open_descriptor(handle)?;
         if kill_suidgid {
             drop_privileges(file.as_fd())?;
         }
-        // With O_APPEND the kernel ignores the offset, which this server can't know better.
-        let written = retry_on_intr(|| rustix::io::pwrite(&file, data, offset))?;
+        let written = retry_on_intr(|| match at {
+            Some(offset) => rustix::io::pwrite(&file, data, offset),
+            None => {
+                let data = [IoSlice::new(data)];
+                rustix::io::pwritev2(&file, &data, 0, ReadWriteFlags::APPEND)
+            }
+        })?;
         Ok(Reply::size(written))
     }
 

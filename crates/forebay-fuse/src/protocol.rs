@@ -163,6 +163,8 @@ pub enum Call<'a> {
         handle: u64,
         offset: u64,
         data: &'a [u8],
+        /// The file has `O_APPEND` at this moment. The offset is then the end of the file as far as the kernel knows.
+        appends: bool,
         kill_suidgid: bool,
     },
     Statfs,
@@ -472,11 +474,13 @@ fn setattr(mut f: Fields<'_>) -> Result<Setattr, Malformed> {
 
 fn write(mut f: Fields<'_>) -> Result<Call<'_>, Malformed> {
     let (handle, offset, size, flags) = (f.u64()?, f.u64()?, f.u32()?, f.u32()?);
-    f.take(16)?;
+    let _owner = f.u64()?;
+    let (open_flags, _) = (f.u32()?, f.u32()?);
     Ok(Call::Write {
         handle,
         offset,
         data: f.take(size as usize)?,
+        appends: open_flags & libc::O_APPEND as u32 != 0,
         kill_suidgid: flags & WRITE_KILL_SUIDGID != 0,
     })
 }
@@ -532,19 +536,26 @@ mod tests {
     }
 
     #[test]
-    fn a_write_has_the_bytes_after_its_header() {
-        let mut body = 3u64.to_ne_bytes().to_vec();
-        body.extend(4096u64.to_ne_bytes());
-        body.extend(words(&[5, WRITE_KILL_SUIDGID, 0, 0, 0, 0]));
-        body.extend(b"bytes");
-        let request = message(16, &body);
-        let expected = Call::Write {
-            handle: 3,
-            offset: 4096,
-            data: b"bytes",
-            kill_suidgid: true,
-        };
-        assert_eq!(decode(&request).unwrap().call, expected);
+    fn a_write_has_the_bytes_after_its_header_and_says_whether_it_appends() {
+        for (open_flags, appends) in [
+            (libc::O_WRONLY | libc::O_APPEND, true),
+            (libc::O_WRONLY | libc::O_DIRECT, false),
+        ] {
+            let mut body = 3u64.to_ne_bytes().to_vec();
+            body.extend(4096u64.to_ne_bytes());
+            body.extend(words(&[5, WRITE_KILL_SUIDGID, 0, 0]));
+            body.extend(words(&[open_flags as u32, 0]));
+            body.extend(b"bytes");
+            let request = message(16, &body);
+            let expected = Call::Write {
+                handle: 3,
+                offset: 4096,
+                data: b"bytes",
+                appends,
+                kill_suidgid: true,
+            };
+            assert_eq!(decode(&request).unwrap().call, expected);
+        }
     }
 
     #[test]

@@ -307,8 +307,12 @@ impl Worker<'_> {
                 handle,
                 offset,
                 data,
+                appends,
                 kill_suidgid,
-            } => self.write(handle, offset, data, kill_suidgid),
+            } => {
+                let at = if appends { None } else { Some(offset) };
+                self.write(handle, at, data, kill_suidgid)
+            }
             Call::Statfs => self.statfs(node),
             Call::Release { handle } => self.release(handle),
             Call::Fsync { handle, data_only } => self.fsync(handle, data_only),

@@ -5,6 +5,7 @@
 mod common;
 
 mod ends;
+mod flags;
 mod programs;
 #[path = "../cli_verbs/stage.rs"]
 mod stage;

@@ -17,7 +17,7 @@ const PROJECT: u32 = 61_241;
 const OTHER: u32 = 61_242;
 
 /// Shell functions of the scripts here.
-const FUNCTIONS: &str = r#"
+pub const FUNCTIONS: &str = r#"
     run() { "$FOREBAY" run --via mount --no-record --quiet --buffer pfs "$@"; }
     attach() { "$FOREBAY" attach --buffer pfs -- "$@"; }
     why() { sed 's/.*: //'; }
@@ -29,6 +29,12 @@ const FUNCTIONS: &str = r#"
 /// A stage on which all belongs to the user, with a device `fuse` of this mode.
 fn stage(device_mode: &str) -> Stage {
     let stage = Stage::new();
+    equip(&stage, device_mode);
+    stage
+}
+
+/// Gives all that is on a stage to the user, with a device `fuse` of this mode.
+pub fn equip(stage: &Stage, device_mode: &str) {
     chown(&stage.dir, Some(USER), Some(USER)).unwrap();
     for dir in ["pfs", "run", "home", "storage", "logs", "tables", "out"] {
         fs::create_dir_all(stage.path(dir)).unwrap();
@@ -37,11 +43,10 @@ fn stage(device_mode: &str) -> Stage {
     let mut mknod = Command::new("mknod");
     mknod.args(["-m", device_mode]).arg(stage.path("fuse"));
     assert!(mknod.args(["c", "10", "229"]).status().unwrap().success());
-    stage
 }
 
 /// A bash script of the user in the directory of the stage.
-fn script(stage: &Stage, script: &str) -> Said {
+pub fn script(stage: &Stage, script: &str) -> Said {
     // The device of the stage is that of the node for this script alone.
     let become_user = format!(
         r#"mount --bind "$0" /dev/fuse
