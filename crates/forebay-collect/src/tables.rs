@@ -100,6 +100,20 @@ pub struct Entry {
     pub created: Option<bool>,
 }
 
+/// Why a table is not read.
+enum Unread {
+    /// Its process was killed while it made it, so there is nothing in it.
+    Unbegun,
+    /// It can't be read.
+    Failed(Error),
+}
+
+impl From<Error> for Unread {
+    fn from(e: Error) -> Self {
+        Unread::Failed(e)
+    }
+}
+
 /// All tables of a job.
 #[derive(Default)]
 pub struct Tables {
@@ -127,9 +141,18 @@ impl Tables {
         for path in self.listed(entries, dir) {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             if name.ends_with(TABLE_SUFFIX) {
-                if let Err(e) = self.read_table(&path, recording) {
-                    self.damaged += 1;
-                    self.remarks.push(format!("a table is not in the log: {e}"));
+                match self.read_table(&path, recording) {
+                    Ok(()) => {}
+                    Err(Unread::Unbegun) => {
+                        let pid = name.split('-').next().unwrap_or_default();
+                        self.remarks.push(format!(
+                            "process {pid} was killed before it had recorded anything"
+                        ));
+                    }
+                    Err(Unread::Failed(e)) => {
+                        self.damaged += 1;
+                        self.remarks.push(format!("a table is not in the log: {e}"));
+                    }
                 }
             } else if name.starts_with(TROUBLE_PREFIX) {
                 self.remarks.push(trouble(&path));
@@ -164,12 +187,20 @@ impl Tables {
         paths
     }
 
-    fn read_table(&mut self, path: &Path, recording: &Recording) -> Result<(), Error> {
+    fn read_table(&mut self, path: &Path, recording: &Recording) -> Result<(), Unread> {
+        let is_empty = |meta: fs::Metadata| meta.is_file() && meta.len() == 0;
+        if fs::symlink_metadata(path).is_ok_and(is_empty) {
+            return Err(Unread::Unbegun);
+        }
         let words = load(path)?;
-        let table = read::open(words.words()).map_err(|e| Error::damaged(path, e.to_string()))?;
+        let table =
+            read::open(words.words()).map_err(|e| match read::is_unbegun(words.words()) {
+                true => Unread::Unbegun,
+                false => Error::damaged(path, e.to_string()).into(),
+            })?;
         let mut image = Image::of(&table, path, recording);
         if image.last_ns > LAST_TIME_NS {
-            return Err(Error::damaged(path, "its times can't be"));
+            return Err(Error::damaged(path, "its times can't be").into());
         }
         read::each_file(&table, |file| {
             let Some(entry) = entry_of(file, &table) else {

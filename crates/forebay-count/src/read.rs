@@ -63,6 +63,20 @@ pub fn open(words: &[AtomicU64]) -> Result<Table<'_>, NoTable> {
     Ok(table)
 }
 
+/// Are these words, which are no table, what a process leaves that is killed while it makes its table? Then it has counted
+/// nothing. It writes the size first and [`MAGIC`] last, and its first look at `/proc/self/io` comes after that.
+pub fn is_unbegun(words: &[AtomicU64]) -> bool {
+    let are_zero = |some: &[AtomicU64]| some.iter().all(|word| word.load(Relaxed) == 0);
+    let bytes = words.len() * WORD_BYTES;
+    if !(MIN_TABLE_BYTES..=MAX_TABLE_BYTES).contains(&bytes) || !are_zero(&words[..=H_MAGIC]) {
+        return false;
+    }
+    match words[H_WORDS].load(Relaxed) {
+        0 => are_zero(words),
+        size => size == words.len() as u64 && are_zero(&words[H_IO_FIRST..H_IO_LAST]),
+    }
+}
+
 /// How a process, or the program in it, ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {

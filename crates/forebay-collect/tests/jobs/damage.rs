@@ -2,6 +2,7 @@
 
 use crate::stage::{Stage, image};
 use darshan_log::Posix;
+use forebay_count::layout::H_IO_FIRST;
 use std::fs;
 
 /// The job still has the file of its only good table.
@@ -28,13 +29,43 @@ fn a_table_that_is_none_is_named_and_the_others_are_used() {
     let garbage: Vec<u8> = (0..100_000_u32)
         .map(|n| n.wrapping_mul(2_654_435_761) as u8)
         .collect();
-    for content in [&[][..], &garbage, &whole[..100], &[0xff; 1 << 16]] {
+    // Its process has made it, and its first page is lost.
+    let mut headless = whole.clone();
+    headless[..4096].fill(0);
+    // It was in use, so its process had not been killed while it made it.
+    let mut nameless = whole.clone();
+    nameless[..8].fill(0);
+    nameless[8 * H_IO_FIRST] = 1;
+    let garbled = [&garbage[..], &whole[..100], &[0xff; 1 << 16], &[0; 100]];
+    for content in garbled.into_iter().chain([&headless[..], &nameless]) {
         fs::write(&bad, content).unwrap();
         still_has_one_file(&stage, "99-99-0.table is damaged");
     }
     fs::remove_file(&bad).unwrap();
     fs::create_dir(&bad).unwrap();
     still_has_one_file(&stage, "99-99-0.table is damaged");
+}
+
+#[test]
+fn a_process_that_was_killed_while_it_started_is_named_and_is_no_damage() {
+    let mut stage = Stage::new();
+    let good = stage.table(&image(10, 1, "sim"), |does| does.write("/d/x", 0, 1, 1));
+    let other = stage.table(&image(11, 1, "sim"), |_| {});
+    let mut begun = fs::read(&other).unwrap();
+    fs::remove_file(&other).unwrap();
+    begun[..8].fill(0);
+    let begun_table = good.with_file_name("99-98-0.table");
+    for content in [&[][..], &vec![0; begun.len()], &begun] {
+        fs::write(&begun_table, content).unwrap();
+        let (collected, log) = stage.collect();
+        assert_eq!(
+            collected.remarks,
+            ["process 99 was killed before it had recorded anything"]
+        );
+        assert_eq!(log.records::<Posix>().count(), 1);
+        assert_eq!(log.job.metadata.get("degraded"), None);
+        fs::remove_file(&collected.log).unwrap();
+    }
 }
 
 #[test]
