@@ -101,12 +101,21 @@ fn degradation(job: &Job, lines: &mut Lines) {
         each.fold(0, u64::saturating_add)
     };
     let mut degraded = Vec::new();
-    for (n, what) in [
-        (job.tables.damaged, "tables unreadable"),
-        (sum(|i| i.folded_files), "files summed up by directory"),
-        (sum(|i| i.unsure_files), "of these perhaps twice"),
+    for (n, one, many) in [
+        (job.tables.damaged, "table unreadable", "tables unreadable"),
+        (
+            sum(|i| i.folded_files),
+            "file summed up by directory",
+            "files summed up by directory",
+        ),
+        (
+            sum(|i| i.unsure_files),
+            "of these perhaps twice",
+            "of these perhaps twice",
+        ),
         (
             sum(|i| i.values_lost),
+            "record with uncertain common values",
             "records with uncertain common values",
         ),
         (
@@ -119,10 +128,12 @@ fn degradation(job: &Job, lines: &mut Lines) {
                 } = i.unplaced;
                 opens.saturating_add(reads).saturating_add(writes)
             }),
-            "calls in totals only",
+            "call in no record of a file",
+            "calls in no record of a file",
         ),
     ] {
         if n > 0 {
+            let what = if n == 1 { one } else { many };
             degraded.push(format!("{n} {what}"));
         }
     }

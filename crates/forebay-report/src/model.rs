@@ -12,7 +12,7 @@ mod programs;
 mod timeline;
 
 pub use collective::{Avoided, Calls, Collective, Prediction};
-pub use coverage::Coverage;
+pub use coverage::{Coverage, Unplaced};
 pub use programs::Program;
 pub use timeline::{Segment, Timeline, TimelineSource, Trace};
 
@@ -563,6 +563,8 @@ pub struct Job {
     pub condensed: Vec<String>,
     /// What the recorder could not count; printable.
     pub losses: Vec<String>,
+    /// What the recorder counted, and could place at no file.
+    pub unplaced: Unplaced,
     /// What could not be read of the logs; printable sentences.
     pub damage: Vec<String>,
     /// The programs that it has run, parents before children; empty if the logger did not note them.

@@ -76,7 +76,13 @@ pub(crate) fn is_unknown(report: &Report) -> bool {
 }
 
 /// Codes of findings by which a part of the job's I/O is missing.
-const MISSING_PARTS: [&str; 4] = ["lost-data", "partial-data", "damaged-log", "low-coverage"];
+const MISSING_PARTS: [&str; 5] = [
+    "lost-data",
+    "unplaced-data",
+    "partial-data",
+    "damaged-log",
+    "low-coverage",
+];
 
 /// What is known if no finding is costly. A job that spends much of its run in I/O is never told that this costs nothing,
 /// and no more is said than was recorded.
@@ -90,7 +96,7 @@ pub(crate) fn nothing_found(report: &Report) -> String {
     }
     let mut data = report.findings.iter();
     if data.any(|one| MISSING_PARTS.contains(&one.code)) {
-        return "none in the part that was recorded: a part of this job's I/O is not in the log"
+        return "none in the part that was recorded: a part of this job's I/O is in no record of the log"
             .to_owned();
     }
     "none: no known pattern costs this job time".to_owned()

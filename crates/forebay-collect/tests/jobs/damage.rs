@@ -16,7 +16,7 @@ fn still_has_one_file(stage: &Stage, named: &str) {
         collected.remarks
     );
     let degraded = log.job.metadata.get("degraded");
-    assert_eq!(degraded, Some("1 tables unreadable"));
+    assert_eq!(degraded, Some("1 table unreadable"));
     fs::remove_file(&collected.log).unwrap();
 }
 
@@ -125,6 +125,24 @@ fn a_table_with_any_word_changed_costs_no_record_of_another_process() {
             assert_eq!(written, Some(77), "{value:x} at {at}");
             fs::remove_file(&collected.log).unwrap();
         }
+    }
+}
+
+#[test]
+fn calls_in_no_record_of_a_file_are_counted_with_their_bytes() {
+    for (calls, said) in [
+        (1, "1 call in no record of a file"),
+        (2, "2 calls in no record of a file"),
+    ] {
+        let mut stage = Stage::new();
+        stage.table(&image(10, 1, "sim"), |does| {
+            (0..calls).for_each(|_| does.write_nowhere(36));
+        });
+        let (_, log) = stage.collect();
+        assert_eq!(log.job.metadata.get("degraded"), Some(said));
+        let bytes = (36 * calls).to_string();
+        let written = log.job.metadata.get("unplaced_written");
+        assert_eq!(written, Some(bytes.as_str()));
     }
 }
 

@@ -5,7 +5,7 @@ use forebay_collect::naming::Moment;
 use forebay_collect::recording::{CommandEnd, Note, Recording};
 use forebay_collect::{Collected, Error, collect};
 use forebay_count::layout::{H_END, H_END_CODE, Kind};
-use forebay_count::table::{Birth, InMemory, Name};
+use forebay_count::table::{Birth, Bulk, InMemory, Name};
 use forebay_count::{Event, Op, Table, event};
 use std::fs;
 use std::path::PathBuf;
@@ -101,6 +101,15 @@ impl Does<'_> {
             ..Event::plain(Op::Open, start, start + MS)
         };
         assert!(self.0.count(Kind::Posix, handle, &event, &InMemory));
+    }
+
+    /// A write for which there is no record.
+    pub fn write_nowhere(&self, bytes: i64) {
+        let event = Event {
+            bytes,
+            ..Event::plain(Op::Write, 1000, 1000 + MS)
+        };
+        self.0.add_bulk(Bulk::Unplaced, &event);
     }
 
     pub fn write(&self, name: &str, offset: i64, bytes: i64, at_ms: u64) {

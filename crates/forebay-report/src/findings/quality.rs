@@ -1,9 +1,9 @@
 //! Findings about the data itself: what the numbers leave out.
 
 use super::{Confidence, Finding, Severity, Subject};
-use crate::model::Coverage;
+use crate::model::{Coverage, Unplaced};
 use crate::sentences::coverage_text;
-use crate::units::{bytes, percent};
+use crate::units::{bytes, count, percent};
 
 /// All rules on the data.
 pub(super) fn rules(subject: &Subject) -> Vec<Finding> {
@@ -16,6 +16,7 @@ pub(super) fn rules(subject: &Subject) -> Vec<Finding> {
         partial(subject),
         coverage,
         losses(subject),
+        unplaced(subject),
         condensed(subject),
         contradictions(subject),
     ]
@@ -137,8 +138,38 @@ fn losses(subject: &Subject) -> Option<Finding> {
         "Part of the job was not recorded: numbers are lower bounds".to_owned(),
     );
     finding.evidence = subject.job.losses.clone();
-    finding.advice =
-        "Record again, with more memory (--memory) if calls are in totals only.".to_owned();
+    finding.advice = "Record again.".to_owned();
+    Some(finding)
+}
+
+/// Fires on calls that the recorder counted, and that are in no record, and so in no sum of the report.
+fn unplaced(subject: &Subject) -> Option<Finding> {
+    let Unplaced {
+        calls,
+        bytes_read,
+        bytes_written,
+    } = subject.job.unplaced;
+    if calls == 0 {
+        return None;
+    }
+    let mut finding = about_data(
+        "unplaced-data",
+        format!(
+            "The sums leave out {} of a file",
+            count(
+                calls,
+                "call that is in no record",
+                "calls that are in no record"
+            )
+        ),
+    );
+    finding.evidence = vec![format!(
+        "{}: read {}, wrote {}",
+        count(calls, "call", "calls"),
+        bytes(bytes_read),
+        bytes(bytes_written)
+    )];
+    finding.advice = "If these are many, record again with more memory (--memory).".to_owned();
     Some(finding)
 }
 
@@ -148,7 +179,7 @@ fn condensed(subject: &Subject) -> Option<Finding> {
     }
     let mut finding = about_data(
         "condensed-data",
-        "Files are summed by directory, because the recorder's memory was full; totals are exact"
+        "Files are summed by directory, because the recorder's memory was full; no sum loses anything by that"
             .to_owned(),
     );
     finding.evidence = subject.job.condensed.clone();

@@ -1,6 +1,6 @@
 //! Reads what a log says about its job, beside counters.
 
-use crate::model::{Coverage, Job, ModuleFacts, Program};
+use crate::model::{Coverage, Job, ModuleFacts, Program, Unplaced};
 use crate::text::printable;
 use darshan_log::file_facts::ProgramEnd;
 use darshan_log::{Log, ModuleId};
@@ -27,16 +27,7 @@ pub(super) fn note_job(job: &mut Job, log: &Log) {
     }
     job.coverage = coverage(&job.metadata);
     let degraded = job.metadata.get("degraded").cloned().unwrap_or_default();
-    for what in degraded
-        .split("; ")
-        .filter(|text| !text.is_empty() && *text != "0")
-    {
-        if CONDENSED.iter().any(|text| what.ends_with(text)) {
-            job.condensed.push(what.to_owned());
-        } else {
-            job.losses.push(what.to_owned());
-        }
-    }
+    note_degraded(job, &degraded);
     for (key, one, many) in MISSING {
         let count = job.metadata.get(key).and_then(|text| text.parse().ok());
         if let Some(count) = count.filter(|count| *count > 0) {
@@ -45,12 +36,38 @@ pub(super) fn note_job(job: &mut Job, log: &Log) {
     }
 }
 
+/// Sorts the parts of `degraded` by what they mean for the sums.
+fn note_degraded(job: &mut Job, degraded: &str) {
+    for what in degraded
+        .split("; ")
+        .filter(|text| !text.is_empty() && *text != "0")
+    {
+        let ends_with_one_of = |ends: &[&str]| ends.iter().any(|end| what.ends_with(end));
+        if ends_with_one_of(&CONDENSED) {
+            job.condensed.push(what.to_owned());
+        } else if ends_with_one_of(&UNPLACED) {
+            let number = |text: &str| text.parse().unwrap_or(0);
+            let bytes = |key: &str| job.metadata.get(key).map_or(0, |text| number(text));
+            job.unplaced = Unplaced {
+                calls: what.split(' ').next().map_or(0, number),
+                bytes_read: bytes("unplaced_read"),
+                bytes_written: bytes("unplaced_written"),
+            };
+        } else {
+            job.losses.push(what.to_owned());
+        }
+    }
+}
+
 /// Ends of the parts of `degraded` that leave all sums exact.
 const CONDENSED: [&str; 3] = [
-    "files summed up by directory",
+    "summed up by directory",
     "of these perhaps twice",
-    "records with uncertain common values",
+    "with uncertain common values",
 ];
+
+/// Ends of the part of `degraded` that counts calls which are in no record. Earlier logs have the second one.
+const UNPLACED: [&str; 2] = ["in no record of a file", "in totals only"];
 
 /// Counts of what is missing, under their names in the metadata. A process that was killed is none of them, because its
 /// counters outlive it.
@@ -195,4 +212,44 @@ pub(super) fn file_system(log: &Log, name: &[u8]) -> (String, String) {
             (printable(mount.fs_type.as_bytes()), path)
         })
         .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_degraded_is_told_apart_by_what_it_means_for_the_sums() {
+        let mut job = Job::default();
+        for (key, value) in [("unplaced_read", "7"), ("unplaced_written", "36")] {
+            job.metadata.insert(key.to_owned(), value.to_owned());
+        }
+        note_degraded(
+            &mut job,
+            "1 table unreadable; 1 file summed up by directory; 3 of these perhaps twice; \
+             1 record with uncertain common values; 2 calls in no record of a file",
+        );
+        assert_eq!(job.losses, ["1 table unreadable"]);
+        let condensed = [
+            "1 file summed up by directory",
+            "3 of these perhaps twice",
+            "1 record with uncertain common values",
+        ];
+        assert_eq!(job.condensed, condensed);
+        let unplaced = |calls| Unplaced {
+            calls,
+            bytes_read: 7,
+            bytes_written: 36,
+        };
+        assert_eq!(job.unplaced, unplaced(2));
+        for (text, calls) in [
+            ("1 call in no record of a file", 1),
+            ("1 calls in totals only", 1),
+        ] {
+            job.losses.clear();
+            note_degraded(&mut job, text);
+            assert_eq!(job.unplaced, unplaced(calls), "{text}");
+            assert!(job.losses.is_empty(), "{text}");
+        }
+    }
 }

@@ -13,6 +13,17 @@ pub struct Coverage {
     pub elsewhere: u64,
 }
 
+/// Calls that the recorder counted, and that are in no record of a file: it had no memory for one, or could not get at it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Unplaced {
+    /// Opens, reads and writes.
+    pub calls: u64,
+    /// Bytes that these read.
+    pub bytes_read: u64,
+    /// Bytes that these wrote.
+    pub bytes_written: u64,
+}
+
 impl Coverage {
     /// The share that was seen, from 0 to 1.
     pub fn share(&self) -> f64 {

@@ -1,6 +1,7 @@
 //! Findings about the log itself, and what a report says if it finds nothing.
 
 use super::*;
+use crate::model::Unplaced;
 
 #[test]
 fn low_coverage_is_said_below_nine_tenths_if_it_is_about_more_than_libraries() {
@@ -88,6 +89,34 @@ fn condensed_data_is_said() {
     is_silent(&job, "condensed-data");
     job.condensed = vec!["12 files summed up by directory".to_owned()];
     fires(&job, "condensed-data");
+}
+
+#[test]
+fn calls_in_no_record_are_missing_in_the_sums_and_nothing_says_that_those_are_exact() {
+    let mut job = mpi_job(1);
+    is_silent(&job, "unplaced-data");
+    job.unplaced = Unplaced {
+        calls: 1,
+        bytes_read: 0,
+        bytes_written: 36,
+    };
+    let found = fires(&job, "unplaced-data");
+    assert_eq!(
+        found.title,
+        "The sums leave out 1 call that is in no record of a file"
+    );
+    assert_eq!(found.evidence, ["1 call: read 0 B, wrote 36 B"]);
+    is_silent(&job, "lost-data");
+    job.condensed = vec!["12 files summed up by directory".to_owned()];
+    job.unplaced.calls = 1_200;
+    let text = crate::Report::new(job, &Thresholds::default()).text();
+    assert!(text.contains("leave out 1,200 calls that are in"), "{text}");
+    assert!(!text.contains("exact"), "{text}");
+    assert!(!text.contains("lower bounds"), "{text}");
+    assert!(
+        text.contains("none in the part that was recorded"),
+        "{text}"
+    );
 }
 
 #[test]
