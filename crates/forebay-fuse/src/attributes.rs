@@ -6,7 +6,7 @@ use crate::protocol::{ROOT, Setattr, set};
 use crate::reply::Reply;
 use crate::server::{Outcome, Worker, locked};
 use forebay_sys::{self as sys, Errno, Sys};
-use forebay_types::Attr;
+use forebay_types::{Attr, is_own_attribute};
 use forebay_wire::FOR_WRITE;
 use rustix::fs::{
     Access, AtFlags, CWD, Mode, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, XattrFlags,
@@ -15,8 +15,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Attributes that belong to the bridge. Programs do not see them.
-const HIDDEN: &[u8] = b"user.forebay.";
 /// Longest value, and longest list of names, that Linux allows.
 const XATTR_BYTES: usize = 64 << 10;
 
@@ -111,7 +109,7 @@ impl Worker<'_> {
     }
 
     pub fn setxattr(&mut self, node: u64, name: &[u8], value: &[u8], flags: u32) -> Outcome {
-        if name.starts_with(HIDDEN) {
+        if is_own_attribute(name) {
             return Err(Errno::PERM);
         }
         let object = self.object(node, 0)?;
@@ -121,7 +119,7 @@ impl Worker<'_> {
     }
 
     pub fn getxattr(&mut self, node: u64, name: &[u8], size: u32) -> Outcome {
-        if name.starts_with(HIDDEN) {
+        if is_own_attribute(name) {
             return Err(Errno::NODATA);
         }
         let object = self.object(node, 0)?;
@@ -136,12 +134,12 @@ impl Worker<'_> {
         let len = rustix::fs::listxattr(sys::proc_link(object.as_fd()), &mut names[..])?;
         let shown = names[..len]
             .split_inclusive(|&b| b == 0)
-            .filter(|name| !name.starts_with(HIDDEN));
+            .filter(|name| !is_own_attribute(name));
         of_size(&shown.collect::<Vec<_>>().concat(), size)
     }
 
     pub fn removexattr(&mut self, node: u64, name: &[u8]) -> Outcome {
-        if name.starts_with(HIDDEN) {
+        if is_own_attribute(name) {
             return Err(Errno::NODATA);
         }
         let object = self.object(node, 0)?;

@@ -5,6 +5,7 @@ use forebay_core::facts::Attr;
 use forebay_core::identity::Identity;
 use forebay_core::path::TreePath;
 use forebay_core::record::Kind;
+use forebay_objects::label::is_own_attribute;
 use forebay_pfs::Lower;
 use forebay_sys::{self as sys, Errno};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -278,8 +279,7 @@ fn rename_free(
 /// Gives an open file or directory the extended attributes of another one, but for those of Forebay. Returns the names
 /// of those that the PFS does not take.
 pub fn copy_xattrs(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> Work<Vec<String>> {
-    sys::copy_xattrs(from, to, |name| name.starts_with(b"user.forebay."))
-        .during("copy extended attributes")
+    sys::copy_xattrs(from, to, |name| is_own_attribute(name)).during("copy extended attributes")
 }
 
 /// As [`copy_xattrs`], for `O_PATH` descriptors of a symbolic link or a node. A link has no access list: the file
@@ -290,8 +290,7 @@ pub fn copy_xattrs_of_path(
     to: BorrowedFd<'_>,
 ) -> Work<Vec<String>> {
     let is_left_out = |name: &[u8]| {
-        name.starts_with(b"user.forebay.")
-            || kind == Kind::Symlink && name.starts_with(b"system.posix_acl_")
+        is_own_attribute(name) || kind == Kind::Symlink && name.starts_with(b"system.posix_acl_")
     };
     sys::copy_xattrs_of_path(from, to, is_left_out).during("copy extended attributes")
 }

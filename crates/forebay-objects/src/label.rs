@@ -6,11 +6,60 @@
 use forebay_core::facts::{Label, LabelParent};
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, Kind, ObjectId};
+use forebay_sys as sys;
 use forebay_types::MAX_NAME_BYTES;
+pub use forebay_types::is_own_attribute;
 use std::fmt;
+use std::os::fd::BorrowedFd;
 
-/// Name of the attribute for an object's first name. For a further link, [`xattr_name`] appends its number.
-pub const XATTR: &[u8] = b"user.forebay.label";
+/// Who beside the bridge may change the labels of a storage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LabelsOf {
+    /// Who owns an object: all are of the user of the bridge, or were made by a version that knew no other labels.
+    Owners,
+    /// Only root, with `CAP_SYS_ADMIN`; nobody else sees them. Objects are of several users, and tables made from labels that
+    /// those had written would lead root astray.
+    Root,
+}
+
+impl LabelsOf {
+    /// The best for new objects in this directory.
+    pub fn best(dir: BorrowedFd<'_>) -> Self {
+        match sys::my_ids().0 == 0 && LabelsOf::Root.is_usable(dir) {
+            true => LabelsOf::Root,
+            false => LabelsOf::Owners,
+        }
+    }
+
+    /// May this process read and write such labels there? The kernel shows none to who may not.
+    pub fn is_usable(self, dir: BorrowedFd<'_>) -> bool {
+        let may = || {
+            let set = sys::set_xattr(dir, PROBE, b"1");
+            let _ = sys::remove_xattr(dir, PROBE);
+            set.is_ok()
+        };
+        self == LabelsOf::Owners || may()
+    }
+
+    /// Name of the attribute for an object's first name. For a further link, [`LabelsOf::attribute_of_link`] appends its number.
+    pub fn attribute(self) -> &'static [u8] {
+        match self {
+            LabelsOf::Owners => b"user.forebay.label",
+            LabelsOf::Root => b"trusted.forebay.label",
+        }
+    }
+
+    /// Name of the attribute for one link of an object.
+    pub fn attribute_of_link(self, link: u32) -> Vec<u8> {
+        let first = self.attribute();
+        match link {
+            0 => first.to_vec(),
+            link => [first, format!(".{link:x}").as_bytes()].concat(),
+        }
+    }
+}
+
+const PROBE: &[u8] = b"trusted.forebay.probe";
 const FORMAT: u8 = 1;
 /// A later format has a number below this. So text that a program has put there is damage, and not a format.
 const FORMATS_END: u8 = 32;
@@ -43,14 +92,6 @@ const HAS_ORIGIN: u8 = 2;
 const HAS_HIDES: u8 = 4;
 /// The hidden path equals the label's own place, so it is not written out.
 const HIDES_SAME: u8 = 8;
-
-/// Name of the attribute for one link of an object.
-pub fn xattr_name(link: u32) -> Vec<u8> {
-    if link == 0 {
-        return XATTR.to_vec();
-    }
-    format!("{}.{link:x}", String::from_utf8_lossy(XATTR)).into_bytes()
-}
 
 fn number(out: &mut Vec<u8>, mut n: u64) {
     while n >= 0x80 {

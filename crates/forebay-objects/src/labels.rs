@@ -108,7 +108,7 @@ impl Objects {
         object: ObjectName,
         label: &[u8],
     ) -> Sys<()> {
-        let name = label::xattr_name(object.link);
+        let name = self.labels.attribute_of_link(object.link);
         let put = self.lending(fd, 0o200, || sys::set_xattr(fd, &name, label));
         match put {
             Ok(()) => self.drop_label_beside(object),
@@ -173,7 +173,7 @@ impl Objects {
             Err(Errno::NOENT) => return Ok(()),
             Err(e) => return Err(e),
         };
-        let name = label::xattr_name(link.link);
+        let name = self.labels.attribute_of_link(link.link);
         let drop = || sys::remove_xattr(fd.as_fd(), &name);
         match self.lending(fd.as_fd(), 0o200, drop) {
             Err(Errno::NODATA) => Ok(()),
@@ -214,7 +214,7 @@ impl Objects {
             return Ok(Some(bytes));
         }
         let fd = self.open_label(object)?;
-        let name = label::xattr_name(object.link);
+        let name = self.labels.attribute_of_link(object.link);
         self.lending(fd.as_fd(), 0o400, || sys::get_xattr(fd.as_fd(), &name))
     }
 

@@ -34,7 +34,8 @@ use forebay_core::facts::{Attr, Fresh, NewKind, NewObject, Timestamp};
 use forebay_core::record::{BridgeId, ObjectId, ObjectName};
 use forebay_core::spares::Slot;
 use forebay_sys::{self as sys, Errno, Sys, errno_of};
-use forebay_types::{Backing, COPY, FOLDER_BITS};
+use forebay_types::{Backing, COPY, FOLDER_BITS, is_own_attribute};
+use label::LabelsOf;
 use labels::Beside;
 use name::SHAPE_BITS;
 use parking_lot::{Mutex, RwLock};
@@ -79,6 +80,7 @@ pub struct Objects {
     beside: Beside,
     spares: SpareFiles,
     unsettled: Unsettled,
+    labels: LabelsOf,
     root: bool,
     my_ids: (u32, u32),
 }
@@ -103,13 +105,19 @@ impl Objects {
     ///
     /// # Errors
     /// Those of opening or making the directories.
-    pub fn open(instance: &Path, me: BridgeId, epoch: u32, first_folder: u64) -> Sys<Self> {
+    pub fn open(
+        instance: &Path,
+        labels: LabelsOf,
+        me: BridgeId,
+        epoch: u32,
+        first_folder: u64,
+    ) -> Sys<Self> {
         let fd = sys::open_path(instance, libc::O_PATH | libc::O_DIRECTORY)?;
         for kind in [&b"obj"[..], b"dir"] {
             sys::make_dir(fd.as_fd(), kind)?;
         }
         let my_ids = sys::my_ids();
-        let spares = SpareFiles::open(&fd)?;
+        let spares = SpareFiles::open(&fd, labels)?;
         let unsettled = Unsettled::new(fd.as_fd())?;
         let objects = Objects {
             instance: fd,
@@ -123,6 +131,7 @@ impl Objects {
             beside: Beside::default(),
             spares,
             unsettled,
+            labels,
             root: my_ids.0 == 0,
             my_ids,
         };
@@ -365,8 +374,7 @@ impl Objects {
                 // A truncation takes the capabilities away. So do data and a new owner, which have come already.
                 let is_truncated = *bytes < attr.size;
                 let refused = sys::copy_xattrs(from, fd.as_fd(), |name| {
-                    name.starts_with(b"user.forebay.")
-                        || is_truncated && name == b"security.capability"
+                    is_own_attribute(name) || is_truncated && name == b"security.capability"
                 });
                 match refused {
                     Ok(refused) if refused.is_empty() => {}

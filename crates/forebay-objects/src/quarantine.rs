@@ -10,8 +10,7 @@ use forebay_core::path::TreePath;
 use forebay_core::record::ObjectName;
 use forebay_core::repair;
 use forebay_sys::{self as sys, Errno, Openers, Sys, errno_of};
-use forebay_types::Backing;
-use forebay_types::MAX_PATH_BYTES;
+use forebay_types::{Backing, MAX_PATH_BYTES, is_own_attribute};
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -240,7 +239,7 @@ fn fill(source: BorrowedFd<'_>, file: BorrowedFd<'_>, attr: &Attr) -> Result<Vec
     if (now.uid, now.gid) != (attr.uid, attr.gid) {
         sys::chown(file, b"", attr.uid, attr.gid).during("chown")?;
     }
-    let is_left_out = |name: &[u8]| name.starts_with(b"user.forebay.");
+    let is_left_out = |name: &[u8]| is_own_attribute(name);
     let refused = sys::copy_xattrs(source, file, is_left_out).during("copy extended attributes")?;
     sys::chmod(file, attr.mode & 0o7777).during("chmod")?;
     sys::set_times(file, b"", Some(attr.atime), Some(attr.mtime)).during("set times")?;

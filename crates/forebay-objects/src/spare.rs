@@ -16,7 +16,7 @@
 use super::name::SHAPE_BITS;
 use super::words::SharedWords;
 use super::{Made, Objects, Retired, Shape, shape};
-use crate::label;
+use crate::label::{self, LabelsOf};
 use forebay_core::facts::{Attr, Fresh, NewKind, NewObject, Timestamp};
 use forebay_core::record::{ObjectId, ObjectName};
 use forebay_core::spares::{
@@ -52,6 +52,7 @@ type OpenSpare = spares::Spare<Kept>;
 pub(super) struct SpareFiles {
     kept: Mutex<spares::Spares<Kept>>,
     register: SharedWords,
+    labels: LabelsOf,
     excluded: Mutex<Excluded>,
     /// Status flags of the last file that a program made. The next one probably has the same.
     flags: AtomicI32,
@@ -59,7 +60,7 @@ pub(super) struct SpareFiles {
 }
 
 impl SpareFiles {
-    pub(super) fn open(instance: &OwnedFd) -> Sys<Self> {
+    pub(super) fn open(instance: &OwnedFd, labels: LabelsOf) -> Sys<Self> {
         let register = SharedWords::open(instance.as_fd(), REGISTER, MOST_SPARES * WORDS)?;
         // Without a register there are no slots, and no file is kept.
         let slots = register.words().len() / WORDS;
@@ -67,6 +68,7 @@ impl SpareFiles {
             kept: Mutex::new(spares::Spares::new(slots)),
             births: Mutex::new(Births::new(register.has_fine_times()?)),
             register,
+            labels,
             excluded: Mutex::default(),
             flags: AtomicI32::new(libc::O_WRONLY),
         })
@@ -141,7 +143,7 @@ impl RemovedFile for Opened<'_> {
     }
 
     fn has_other_xattrs(&self) -> Sys<bool> {
-        sys::has_only_xattr(self.fd, label::XATTR).map(|only| !only)
+        sys::has_only_xattr(self.fd, self.spares.labels.attribute()).map(|only| !only)
     }
 
     fn has_flags(&self) -> Sys<bool> {
@@ -149,7 +151,7 @@ impl RemovedFile for Opened<'_> {
     }
 
     fn label(&self) -> Sys<Option<Vec<u8>>> {
-        sys::get_xattr(self.fd, label::XATTR)
+        sys::get_xattr(self.fd, self.spares.labels.attribute())
     }
 }
 
@@ -265,7 +267,7 @@ impl Objects {
         } = spare;
         let fd = kept.fd.as_fd();
         if label != kept.label {
-            sys::set_xattr(fd, label::XATTR, &label)?;
+            sys::set_xattr(fd, self.labels.attribute(), &label)?;
         }
         let mode = spec.mode & 0o7777;
         let chown = (spec.uid, spec.gid) != kept.owner;

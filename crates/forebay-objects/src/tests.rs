@@ -17,7 +17,9 @@ impl Instance {
         Instance(dir)
     }
     fn objects(&self, epoch: u32) -> Objects {
-        Objects::open(&self.0, BridgeId(1), epoch, 0).unwrap()
+        let dir = std::fs::File::open(&self.0).unwrap();
+        let labels = LabelsOf::best(dir.as_fd());
+        Objects::open(&self.0, labels, BridgeId(1), epoch, 0).unwrap()
     }
 }
 

@@ -7,8 +7,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Attribute of Forebay's objects that says what they are.
-const LABEL: &str = "user.forebay.label";
+/// Attributes of Forebay's objects that say what they are: of a bridge of root, and of any other.
+const LABELS: [&str; 2] = ["trusted.forebay.label", "user.forebay.label"];
 /// Words by which fsck calls what a recovery has put aside.
 const WITHHELD: [&str; 2] = ["quarantine", "withheld"];
 
@@ -30,7 +30,11 @@ pub fn objects(storage: &Path) -> Tree {
                 dirs.push(path);
                 continue;
             }
-            if about.len() == 0 || tree::attribute(&path, LABEL).is_none() {
+            if about.len() == 0
+                || !LABELS
+                    .iter()
+                    .any(|label| tree::attribute(&path, label).is_some())
+            {
                 continue;
             }
             let name = path.strip_prefix(storage).unwrap_or(&path);

@@ -83,6 +83,11 @@ pub enum Error {
         /// The instance directory.
         instance: PathBuf,
     },
+    /// Only root may read the labels of this instance, and this process may not.
+    LabelsOfRoot {
+        /// The instance directory.
+        instance: PathBuf,
+    },
     /// An instance does not say which buffer root it is for.
     NoRoot {
         /// The instance directory.
@@ -315,6 +320,11 @@ impl fmt::Display for Error {
             Error::NoTables { instance } => write!(
                 f,
                 "{} has no tables, and nothing to make them from",
+                instance.display()
+            ),
+            Error::LabelsOfRoot { instance } => write!(
+                f,
+                "the labels in {} can only be read by root with CAP_SYS_ADMIN, in the first user namespace",
                 instance.display()
             ),
             Error::TablesLost { instance } => write!(

@@ -10,16 +10,20 @@
 //! | 2 | `format.json` |
 //! | 3 | the journal is in two files; `quarantine/` |
 //! | 4 | copies of PFS files have ids of their own |
+//! | 5 | labels may be such that only root changes them |
 
 use crate::durable;
+use forebay_objects::label::LabelsOf;
+use forebay_sys as sys;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 /// The format that this program writes.
-pub const CURRENT: u32 = 4;
+pub const CURRENT: u32 = 5;
 
 const FORMAT_FILE: &str = "format.json";
 /// More than any program will write there.
@@ -37,6 +41,9 @@ struct Format {
     format: u32,
     /// The program that wrote the file.
     written_by: String,
+    /// Only root changes the labels.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    labels_of_root: bool,
 }
 
 /// What a look at an instance directory says.
@@ -44,8 +51,8 @@ struct Format {
 pub(crate) enum Found {
     /// Nothing of a bridge is there.
     New,
-    /// A storage in this format, which is at most [`CURRENT`].
-    Known(u32),
+    /// A storage in this format, which is at most [`CURRENT`], with these labels.
+    Known(u32, LabelsOf),
 }
 
 /// Why a storage can't be used. Nothing in it has been changed then.
@@ -129,7 +136,12 @@ impl std::error::Error for FormatError {
 type Step = fn(&Path) -> io::Result<()>;
 
 /// The steps, by the format that they begin with: the first one leads from format 1 to 2.
-const STEPS: [Step; CURRENT as usize - 1] = [begin_format_2, begin_format_3, begin_format_4];
+const STEPS: [Step; CURRENT as usize - 1] = [
+    begin_format_2,
+    begin_format_3,
+    begin_format_4,
+    begin_format_5,
+];
 
 /// Format 2 has the file, and that is written after each step. All else is as in format 1.
 fn begin_format_2(_dir: &Path) -> io::Result<()> {
@@ -143,6 +155,11 @@ fn begin_format_3(_dir: &Path) -> io::Result<()> {
 
 /// Only new copies are otherwise.
 fn begin_format_4(_dir: &Path) -> io::Result<()> {
+    Ok(())
+}
+
+/// Its labels stay as they are.
+fn begin_format_5(_dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
@@ -164,7 +181,11 @@ pub(crate) fn look(dir: &Path) -> Result<Found, FormatError> {
         Ok(file) => file,
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
             let used = TRACES.iter().any(|name| dir.join(name).exists());
-            return Ok(if used { Found::Known(1) } else { Found::New });
+            return Ok(if used {
+                Found::Known(1, LabelsOf::Owners)
+            } else {
+                Found::New
+            });
         }
         Err(e) => return Err(failed(e)),
     };
@@ -190,27 +211,42 @@ pub(crate) fn look(dir: &Path) -> Result<Found, FormatError> {
             written_by: says.written_by,
         });
     }
-    Ok(Found::Known(says.format))
+    let labels = match says.labels_of_root {
+        true => LabelsOf::Root,
+        false => LabelsOf::Owners,
+    };
+    Ok(Found::Known(says.format, labels))
 }
 
 /// Brings the storage in `dir` up to [`CURRENT`] and writes that down after each step. The caller holds the lock of the
-/// instance. Gives the format that it had, if that was another one.
+/// instance. Gives which labels it has, and the format that it had, if that was another one.
 ///
 /// # Errors
 /// The file system says no. The storage is whole, in the format before or in one on the way.
-pub(crate) fn bring_up_to_date(dir: &Path, found: Found) -> Result<Option<u32>, FormatError> {
+pub(crate) fn bring_up_to_date(
+    dir: &Path,
+    found: Found,
+) -> Result<(LabelsOf, Option<u32>), FormatError> {
     match found {
-        Found::New => write(dir, CURRENT).map(|()| None),
-        Found::Known(CURRENT) => Ok(None),
-        Found::Known(before) => {
-            climb(dir, before, &STEPS)?;
-            Ok(Some(before))
+        Found::New => {
+            let failed = |e| FormatError::Io {
+                path: dir.to_owned(),
+                cause: io::Error::from(e),
+            };
+            let opened = sys::open_path(dir, libc::O_RDONLY | libc::O_DIRECTORY);
+            let labels = LabelsOf::best(opened.map_err(failed)?.as_fd());
+            write(dir, CURRENT, labels).map(|()| (labels, None))
+        }
+        Found::Known(CURRENT, labels) => Ok((labels, None)),
+        Found::Known(before, labels) => {
+            climb(dir, before, labels, &STEPS)?;
+            Ok((labels, Some(before)))
         }
     }
 }
 
 /// Takes the steps from format `before` on, the first of which begins with format 1.
-fn climb(dir: &Path, before: u32, steps: &[Step]) -> Result<(), FormatError> {
+fn climb(dir: &Path, before: u32, labels: LabelsOf, steps: &[Step]) -> Result<(), FormatError> {
     assert!(before >= 1, "the formats begin with 1");
     for (from, step) in (1..).zip(steps).skip(before as usize - 1) {
         step(dir).map_err(|cause| FormatError::Step {
@@ -218,17 +254,18 @@ fn climb(dir: &Path, before: u32, steps: &[Step]) -> Result<(), FormatError> {
             from,
             cause,
         })?;
-        write(dir, from + 1)?;
+        write(dir, from + 1, labels)?;
     }
     Ok(())
 }
 
 /// Writes the file. It is durable when this returns, and whole at any moment.
-fn write(dir: &Path, format: u32) -> Result<(), FormatError> {
+fn write(dir: &Path, format: u32, labels: LabelsOf) -> Result<(), FormatError> {
     let path = dir.join(FORMAT_FILE);
     let says = Format {
         format,
         written_by: PROGRAM.to_owned(),
+        labels_of_root: labels == LabelsOf::Root,
     };
     let text = serde_json::to_vec(&says).map_err(io::Error::from);
     text.and_then(|mut bytes| {
@@ -282,13 +319,18 @@ mod tests {
         let folder = Folder::new();
         fs::write(folder.0.join("lock"), "").unwrap();
         assert_eq!(look(&folder.0).unwrap(), Found::New);
-        assert_eq!(bring_up_to_date(&folder.0, Found::New).unwrap(), None);
-        assert_eq!(look(&folder.0).unwrap(), Found::Known(CURRENT));
+        let (labels, before) = bring_up_to_date(&folder.0, Found::New).unwrap();
+        assert_eq!(before, None);
+        assert_eq!(look(&folder.0).unwrap(), Found::Known(CURRENT, labels));
         assert_eq!(folder.names(), ["format.json", "lock"]);
         let text = fs::read_to_string(folder.0.join(FORMAT_FILE)).unwrap();
+        let of_root = match labels {
+            LabelsOf::Root => ",\"labels_of_root\":true",
+            LabelsOf::Owners => "",
+        };
         assert_eq!(
             text,
-            format!("{{\"format\":{CURRENT},\"written_by\":\"{PROGRAM}\"}}\n")
+            format!("{{\"format\":{CURRENT},\"written_by\":\"{PROGRAM}\"{of_root}}}\n")
         );
     }
 
@@ -300,9 +342,11 @@ mod tests {
             // What a program has left that died while it wrote the file.
             fs::write(folder.0.join("format.json.new"), "{\"for").unwrap();
             let found = look(&folder.0).unwrap();
-            assert_eq!(found, Found::Known(1), "{trace}");
-            assert_eq!(bring_up_to_date(&folder.0, found).unwrap(), Some(1));
-            assert_eq!(look(&folder.0).unwrap(), Found::Known(CURRENT));
+            assert_eq!(found, Found::Known(1, LabelsOf::Owners), "{trace}");
+            let labels = LabelsOf::Owners;
+            let known = bring_up_to_date(&folder.0, found).unwrap();
+            assert_eq!(known, (labels, Some(1)));
+            assert_eq!(look(&folder.0).unwrap(), Found::Known(CURRENT, labels));
             assert_eq!(folder.names().len(), 2, "the file and {trace}");
         }
     }
@@ -314,7 +358,7 @@ mod tests {
         let error = look(&folder.0).unwrap_err();
         assert!(matches!(error, FormatError::Newer { format: 7, .. }));
         let text = error.to_string();
-        for part in ["format 7", "forebay 3.1.4", PROGRAM, "up to 4"] {
+        for part in ["format 7", "forebay 3.1.4", PROGRAM, "up to 5"] {
             assert!(text.contains(part), "{text}");
         }
         assert_eq!(text.lines().count(), 1);
@@ -346,7 +390,7 @@ mod tests {
     #[test]
     fn steps_are_taken_in_order_and_the_format_is_written_after_each() {
         fn note(dir: &Path, name: &str) -> io::Result<()> {
-            let Found::Known(format) = look(dir).unwrap() else {
+            let Found::Known(format, _) = look(dir).unwrap() else {
                 panic!("no storage");
             };
             fs::write(dir.join(name), format.to_string())
@@ -359,18 +403,26 @@ mod tests {
         climb(
             &folder.0,
             1,
-            &[first, begin_format_3, begin_format_4, second],
+            LabelsOf::Owners,
+            &[
+                first,
+                begin_format_3,
+                begin_format_4,
+                begin_format_5,
+                second,
+            ],
         )
         .unwrap();
         let noted = |name| fs::read_to_string(folder.0.join(name)).unwrap();
-        assert_eq!((noted("first"), noted("second")), ("1".into(), "4".into()));
+        assert_eq!((noted("first"), noted("second")), ("1".into(), "5".into()));
         let error = look(&folder.0).unwrap_err();
-        assert!(matches!(error, FormatError::Newer { format: 5, .. }));
+        assert!(matches!(error, FormatError::Newer { format: 6, .. }));
 
         // Begun later, the earlier steps are not taken.
         let folder = Folder::with(br#"{"format": 2, "written_by": "forebay 0.1.0"}"#);
-        climb(&folder.0, 2, &[first, second]).unwrap();
+        climb(&folder.0, 2, LabelsOf::Root, &[first, second]).unwrap();
         assert_eq!(folder.names(), ["format.json", "second"]);
+        assert_eq!(look(&folder.0).unwrap(), Found::Known(3, LabelsOf::Root));
     }
 
     #[test]
@@ -378,9 +430,9 @@ mod tests {
         let fails: Step = |_| Err(io::ErrorKind::StorageFull.into());
         let folder = Folder::new();
         fs::write(folder.0.join("root"), "/pfs").unwrap();
-        let error = climb(&folder.0, 1, &[begin_format_2, fails]).unwrap_err();
+        let error = climb(&folder.0, 1, LabelsOf::Owners, &[begin_format_2, fails]).unwrap_err();
         assert!(matches!(error, FormatError::Step { from: 2, .. }));
         assert!(error.to_string().contains("from storage format 2 to 3"));
-        assert_eq!(look(&folder.0).unwrap(), Found::Known(2));
+        assert_eq!(look(&folder.0).unwrap(), Found::Known(2, LabelsOf::Owners));
     }
 }

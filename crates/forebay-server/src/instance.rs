@@ -4,6 +4,7 @@ use crate::Error;
 use crate::durable;
 use crate::format::{self, Found};
 use forebay_admin::{BridgeInfo, INFO_FILE, LOCK_FILE};
+use forebay_objects::label::LabelsOf;
 use forebay_sys as sys;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -184,9 +185,27 @@ impl Instance {
     /// # Errors
     /// The file system says no; nothing is lost.
     pub fn bring_up_to_date(&mut self) -> Result<Option<u32>, Error> {
-        let before = format::bring_up_to_date(&self.dir, self.found)?;
-        self.found = Found::Known(format::CURRENT);
+        let (labels, before) = format::bring_up_to_date(&self.dir, self.found)?;
+        self.found = Found::Known(format::CURRENT, labels);
         Ok(before)
+    }
+
+    /// Which labels its objects have. It is up to date.
+    ///
+    /// # Errors
+    /// [`Error::LabelsOfRoot`]: this process sees none of them.
+    pub(crate) fn labels(&self) -> Result<LabelsOf, Error> {
+        let Found::Known(_, labels) = self.found else {
+            unreachable!("what is up to date is known");
+        };
+        let dir = sys::open_path(&self.dir, libc::O_RDONLY | libc::O_DIRECTORY)
+            .map_err(|e| Error::io("can't open", &self.dir, e))?;
+        match labels.is_usable(dir.as_fd()) {
+            true => Ok(labels),
+            false => Err(Error::LabelsOfRoot {
+                instance: self.dir.clone(),
+            }),
+        }
     }
 
     /// The buffer root that this instance was made for; `None` if that is not written down yet. A power loss may have left

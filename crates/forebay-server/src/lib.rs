@@ -242,7 +242,7 @@ impl ServerHandle {
             .map_or(0, |n| n + 1)
             .max(objects::folder_of(past.watermark) + 1);
         let me = BridgeId(1);
-        let objects = objects::Objects::open(instance.dir(), me, epoch, first)
+        let objects = objects::Objects::open(instance.dir(), instance.labels()?, me, epoch, first)
             .map_err(|e| Error::system("can't open the backing objects", e))?;
         let objects = Arc::new(objects);
         tables.below().settle_with(Arc::new(settle::Footing {

@@ -7,7 +7,6 @@ use forebay_admin::drain::{DrainRequest, DrainState};
 use forebay_client::Control;
 use forebay_core::path::TreePath;
 use forebay_core::table::{Change, Tables, WriteTables};
-use forebay_objects::label;
 use forebay_server::fsck::{self, FsckReport, Options};
 use forebay_server::{Error, start};
 use forebay_sys as sys;
@@ -132,7 +131,7 @@ fn a_damaged_label_is_found_and_written_anew() {
     let place = three_files();
     let file = backing(&place, b"two");
     let file = std::fs::File::open(file).unwrap();
-    sys::set_xattr(file.as_fd(), label::XATTR, b"nonsense").unwrap();
+    sys::set_xattr(file.as_fd(), place.label_attribute(), b"nonsense").unwrap();
     is_found_and_mended(&place, "dir/two: its object has no label, or a damaged one");
 }
 
@@ -141,7 +140,7 @@ fn a_label_that_can_not_be_written_does_not_count_as_mended() {
     let place = three_files();
     let path = backing(&place, b"two");
     let file = std::fs::File::open(&path).unwrap();
-    sys::set_xattr(file.as_fd(), label::XATTR, b"nonsense").unwrap();
+    sys::set_xattr(file.as_fd(), place.label_attribute(), b"nonsense").unwrap();
     let chattr = |flag: &str| {
         let mut command = std::process::Command::new("chattr");
         let outcome = command.arg(flag).arg(&path).output();
@@ -287,10 +286,12 @@ fn lost_tables_come_back_from_the_labels() {
 fn a_label_of_a_later_format_stops_a_rebuild_and_costs_no_name() {
     let place = three_files();
     let file = std::fs::File::open(backing(&place, b"two")).unwrap();
-    let label = sys::get_xattr(file.as_fd(), label::XATTR).unwrap().unwrap();
+    let label = sys::get_xattr(file.as_fd(), place.label_attribute())
+        .unwrap()
+        .unwrap();
     let mut later = label.clone();
     later[0] = 2;
-    sys::set_xattr(file.as_fd(), label::XATTR, &later).unwrap();
+    sys::set_xattr(file.as_fd(), place.label_attribute(), &later).unwrap();
     let meta = place.instance().join("meta");
     std::fs::rename(&meta, place.instance().join("meta.away")).unwrap();
     let rebuild = Options {
@@ -304,7 +305,7 @@ fn a_label_of_a_later_format_stops_a_rebuild_and_costs_no_name() {
         "{text}"
     );
     assert!(!meta.exists());
-    sys::set_xattr(file.as_fd(), label::XATTR, &label).unwrap();
+    sys::set_xattr(file.as_fd(), place.label_attribute(), &label).unwrap();
     assert_eq!(check(&place, rebuild).problems, Vec::<String>::new());
     let server = place.start();
     assert_eq!(read(&mut place.client(), "dir/two"), b"two");
@@ -319,7 +320,7 @@ fn a_file_whose_label_is_lost_or_damaged_keeps_its_data_through_a_rebuild() {
     };
     let place = three_files();
     let file = std::fs::File::open(backing(&place, b"two")).unwrap();
-    sys::set_xattr(file.as_fd(), label::XATTR, b"\x01").unwrap();
+    sys::set_xattr(file.as_fd(), place.label_attribute(), b"\x01").unwrap();
     std::fs::remove_dir_all(place.instance().join("meta")).unwrap();
     let report = check(&place, REBUILD);
     let told = |p: &String| p.contains("has no label");
@@ -388,7 +389,7 @@ fn a_rebuild_without_the_label_of_something_that_was_renamed_removes_nothing_fro
     for n in 0..count {
         let place = made();
         let object = std::fs::File::open(&objects(&place)[n]).unwrap();
-        let has_label = sys::remove_xattr(object.as_fd(), label::XATTR).is_ok();
+        let has_label = sys::remove_xattr(object.as_fd(), place.label_attribute()).is_ok();
         assert!(has_label);
         std::fs::remove_dir_all(place.instance().join("meta")).unwrap();
         let rebuild = Options {

@@ -68,7 +68,7 @@ fn is_used_again(what: impl FnOnce(&mut Client, OwnedFd) -> Option<OwnedFd>) -> 
     assert_eq!(attr.nlink(), 1);
     assert_eq!((attr.uid(), attr.gid()), sys::my_ids());
     let xattrs = sys::list_xattr(file.as_fd()).unwrap();
-    assert_eq!(xattrs, b"user.forebay.label\0");
+    assert_eq!(xattrs, [place.label_attribute(), b"\0"].concat());
     if let Some(held) = held {
         let attr = File::from(held).metadata().unwrap();
         assert_eq!(attr.nlink(), 0, "who still has a removed file sees that");

@@ -43,7 +43,7 @@ fn samples() -> BTreeMap<String, Vec<u8>> {
         found.insert(file.to_owned(), bytes);
     }
     server.stop().unwrap();
-    labels(&place.instance(), &mut found);
+    labels(&place.instance(), place.label_attribute(), &mut found);
     let tables = Rocks::open(&place.instance().join("meta")).unwrap();
     let mut batch = Vec::new();
     for (n, (path, record)) in tables
@@ -61,13 +61,13 @@ fn samples() -> BTreeMap<String, Vec<u8>> {
     found
 }
 
-fn labels(dir: &Path, found: &mut BTreeMap<String, Vec<u8>>) {
+fn labels(dir: &Path, attribute: &[u8], found: &mut BTreeMap<String, Vec<u8>>) {
     for entry in std::fs::read_dir(dir).unwrap() {
         let entry = entry.unwrap();
         if entry.file_type().unwrap().is_dir() {
-            labels(&entry.path(), found);
+            labels(&entry.path(), attribute, found);
         } else if let Ok(file) = std::fs::File::open(entry.path())
-            && let Ok(Some(label)) = sys::get_xattr(file.as_fd(), forebay_objects::label::XATTR)
+            && let Ok(Some(label)) = sys::get_xattr(file.as_fd(), attribute)
         {
             found.insert(format!("label-{}", found.len()), label);
         }

@@ -18,6 +18,11 @@ pub use devices::Devices;
 pub use id::{BridgeId, COPY, ObjectId, ObjectName, SHAPE_MASK, Token};
 pub use stamp::Stamp;
 
+/// Is an extended attribute of this name one of the bridge's? Programs do not see those, and no copy has them.
+pub fn is_own_attribute(name: &[u8]) -> bool {
+    name.starts_with(b"user.forebay.") || name.starts_with(b"trusted.forebay.")
+}
+
 /// The part of an absolute path below `root`, if it lies there as it is written; empty for the root itself.
 /// `.`, `..` and symbolic links are not looked at.
 pub fn below<'p>(root: &[u8], path: &'p [u8]) -> Option<&'p [u8]> {

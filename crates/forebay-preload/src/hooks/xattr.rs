@@ -1,8 +1,9 @@
-//! Extended attributes. Programs do not see those of the bridge (`user.forebay.*`).
+//! Extended attributes. Programs do not see those of the bridge (`user.forebay.*`, `trusted.forebay.*`).
 
 use core::ffi::{c_char, c_int, c_void};
 
 use forebay_hook::hooks;
+use forebay_types::is_own_attribute;
 use forebay_wire::NOFOLLOW;
 use libc::AT_FDCWD;
 
@@ -10,7 +11,6 @@ use super::{Path, on_object};
 use crate::locate::failed;
 use forebay_hook::kernel;
 
-const HIDDEN: &[u8] = b"user.forebay.";
 /// Longest list of names in bytes (`XATTR_LIST_MAX`).
 const LIST_BYTES: usize = 65536;
 /// Size of the first buffer, which is enough for most lists.
@@ -21,7 +21,7 @@ const LIST_ON_STACK: usize = 1024;
 unsafe fn is_hidden(name: Path) -> bool {
     // SAFETY: the caller's promise.
     name as isize >= crate::locate::LEAST_ADDRESS
-        && unsafe { kernel::bytes(name) }.starts_with(HIDDEN)
+        && is_own_attribute(unsafe { kernel::bytes(name) })
 }
 
 /// Removes the hidden names from a list. Returns its new length.
@@ -29,7 +29,7 @@ fn without_hidden(list: &mut [u8]) -> usize {
     let (mut from, mut to) = (0, 0);
     while let Some(len) = list[from..].iter().position(|&b| b == 0) {
         let end = from + len + 1;
-        if !list[from..end].starts_with(HIDDEN) {
+        if !is_own_attribute(&list[from..end]) {
             list.copy_within(from..end, to);
             to += end - from;
         }

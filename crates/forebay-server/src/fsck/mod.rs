@@ -80,7 +80,7 @@ pub fn fsck(instance: &Path, options: Options) -> Result<FsckReport, Error> {
     }
     report.upgraded_from = lock.bring_up_to_date()?;
     if options.rebuild {
-        rebuild(instance, lock.cache_life()?, &mut report)?;
+        rebuild(instance, lock.labels()?, lock.cache_life()?, &mut report)?;
     }
     let root = lock.root().ok_or_else(|| Error::NoRoot {
         instance: instance.to_owned(),

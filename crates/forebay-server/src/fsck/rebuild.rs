@@ -9,6 +9,7 @@ use forebay_core::recovery;
 use forebay_core::repair::{self, Survivor, lost};
 use forebay_core::reserve::Purpose;
 use forebay_core::table::WriteTables;
+use forebay_objects::label::LabelsOf;
 use forebay_objects::{LabelError, Objects, Scanned, shape};
 use forebay_sys::{self as sys, Errno};
 use forebay_tables::{Cached, Journaled, Life};
@@ -21,7 +22,12 @@ use std::path::Path;
 const RECORDS_PER_BATCH: usize = 4096;
 
 /// Makes the tables anew. The old ones, if there are any, are kept beside. If it is cut short they are still in place.
-pub(super) fn rebuild(instance: &Path, life: Life, report: &mut FsckReport) -> Result<(), Error> {
+pub(super) fn rebuild(
+    instance: &Path,
+    labels: LabelsOf,
+    life: Life,
+    report: &mut FsckReport,
+) -> Result<(), Error> {
     let (meta, new) = (instance.join("meta"), instance.join("meta.new"));
     match std::fs::remove_dir_all(&new) {
         Err(e) if e.kind() != ErrorKind::NotFound => {
@@ -30,7 +36,7 @@ pub(super) fn rebuild(instance: &Path, life: Life, report: &mut FsckReport) -> R
         _ => {}
     }
     let me = BridgeId(1);
-    let objects = Objects::open(instance, me, 0, 0)
+    let objects = Objects::open(instance, labels, me, 0, 0)
         .map_err(|e| Error::system("can't open the objects", e))?;
     // Removed before the tables were lost, although their labels still tell of them.
     let spare: HashSet<_> = objects.spare_of_last_life().into_iter().collect();

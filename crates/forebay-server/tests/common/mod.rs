@@ -7,10 +7,12 @@ pub mod process;
 pub mod raw;
 
 use forebay_client::Client;
+use forebay_objects::label::LabelsOf;
 use forebay_server::fsck::{self, Options};
 use forebay_server::{Config, Server, start};
 use std::fs::{File, Permissions};
 use std::io::{Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -50,6 +52,11 @@ pub struct Place {
 }
 
 impl Place {
+    /// The attribute that holds the labels of its objects.
+    pub fn label_attribute(&self) -> &'static [u8] {
+        let folder = File::open(self.folder.path()).unwrap();
+        LabelsOf::best(folder.as_fd()).attribute()
+    }
     pub fn new() -> Self {
         let folder = Folder::new();
         for sub in ["pfs", "storage"] {

@@ -222,3 +222,42 @@ fn a_directory_of_another_user_in_place_of_a_new_one_is_not_given_away() {
         }
     }
 }
+
+#[test]
+fn labels_that_a_user_writes_mislead_no_rebuild_of_root() {
+    as_root!();
+    let stage = Stage::new();
+    for (dir, mode) in [(stage.dir.clone(), 0o755), (stage.pfs(), 0o1777)] {
+        fs::set_permissions(dir, Permissions::from_mode(mode)).unwrap();
+    }
+    // Past the library, which hides these attributes. The label is one of a later format, which stops a rebuild.
+    let label = "import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+fd = os.open('pfs/mine', os.O_CREAT | os.O_RDWR, 0o644)
+os.write(fd, b'mine')
+for name in [b'user.forebay.label', b'trusted.forebay.label']:
+    print(libc.syscall(190, fd, name, b'\\5', 1, 0), os.listxattr(fd))";
+    let script = format!(
+        "echo root > pfs/roots; \
+        setpriv --reuid={VICTIM} --regid={VICTIM} --clear-groups -- {} -c \"$LABEL\"",
+        crate::common::PYTHON
+    );
+    let mut command = stage.forebay(&["run", "--no-drain", "--buffer", "pfs", "--", "sh", "-ec"]);
+    command.arg(script).env("LABEL", label);
+    let said = finish(command).ends_with(0);
+    forebay_testkit::skip_unless!(
+        said.out == "0 []\n-1 []\n",
+        "the storage lies where root may not set trusted attributes"
+    );
+    let found = fs::read_dir(stage.path("storage")).unwrap();
+    let tables = found.map(|entry| entry.unwrap().path().join("meta"));
+    let tables: Vec<_> = tables.filter(|tables| tables.exists()).collect();
+    assert_eq!(tables.len(), 1);
+    fs::remove_dir_all(&tables[0]).unwrap();
+    stage
+        .say(&["fsck", "--storage", "storage", "--rebuild"])
+        .ends_with(0);
+    of_root(&stage, &["drain"]).ends_with(0);
+    let at = |name: &str| fs::read_to_string(stage.pfs().join(name)).unwrap();
+    assert_eq!([at("mine"), at("roots")], ["mine", "root\n"]);
+}
