@@ -54,6 +54,11 @@ impl Judged {
             gid: attr.gid,
         }
     }
+
+    /// Is it a regular file?
+    pub fn is_file(&self) -> bool {
+        self.mode & libc::S_IFMT == libc::S_IFREG
+    }
 }
 
 /// A new backing object that a decision needs before it can commit.

@@ -4,6 +4,7 @@ use crate::ServerHandle;
 use crate::lane::Lane;
 use crate::log::Cause;
 use crate::socket::{self, Peer, Received};
+use crate::status::Speaker;
 use forebay_core::callers::{Asked, may_ask};
 use forebay_core::facts::Cred;
 use forebay_sys::Sys;
@@ -20,8 +21,8 @@ pub struct Connection {
     cred: Arc<Cred>,
     /// Credentials of the last message that carried others.
     other: Option<Arc<Cred>>,
-    /// A command asks through it: it is not that of a program.
-    pub control: bool,
+    /// Who has asked something through it.
+    pub speaker: Speaker,
     /// A request of it is parked.
     pub waiting: bool,
     /// Memory that it shares with the bridge.
@@ -45,7 +46,7 @@ impl Connection {
                 groups,
             }),
             other: None,
-            control: false,
+            speaker: Speaker::Nobody,
             waiting: false,
             lane: None,
         })

@@ -97,6 +97,13 @@ pub struct Instance {
     lock: OwnedFd,
 }
 
+impl Drop for Instance {
+    fn drop(&mut self) {
+        // A process that this one is just starting has a copy of the descriptor for a moment.
+        sys::unlock_file(self.lock.as_fd());
+    }
+}
+
 impl Instance {
     /// Makes the directory if need be, locks it, and looks which format the storage in it has.
     ///

@@ -91,8 +91,19 @@ struct Door {
 #[derive(Default)]
 struct Connections {
     all: usize,
-    /// Those through which a command asks; the others are those of programs.
-    control: usize,
+    /// Those through which a program has asked something.
+    of_program: usize,
+}
+
+/// What has been asked for through a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Speaker {
+    /// Nothing yet. Whoever may reach the socket can connect and say nothing, so nobody waits for that.
+    Nobody,
+    /// What programs ask.
+    Program,
+    /// What commands ask.
+    Command,
 }
 
 /// Why a connection is not served.
@@ -115,7 +126,7 @@ impl Clients {
         }
     }
 
-    /// One more of a process. It counts as that of a program until it says that it is none.
+    /// One more of a process, which has not said anything yet.
     ///
     /// # Errors
     /// Why it is not served.
@@ -140,16 +151,25 @@ impl Clients {
         Ok(())
     }
 
-    /// A connection of the process is that of a command, not of a program.
-    pub fn is_control(&self, pid: i32) {
-        if let Some(connections) = self.by_process.lock().processes.get_mut(&pid) {
-            connections.control += 1;
-            assert!(connections.control <= connections.all);
+    /// Through a connection of the process that was that of `before` something is asked by `now`. False: a program comes too
+    /// late.
+    pub fn speaks(&self, pid: i32, before: Speaker, now: Speaker) -> bool {
+        let mut door = self.by_process.lock();
+        if before == now {
+            return true;
         }
+        if now == Speaker::Program && door.is_closed {
+            return false;
+        }
+        if let Some(connections) = door.processes.get_mut(&pid) {
+            connections.of_program -= usize::from(before == Speaker::Program);
+            connections.of_program += usize::from(now == Speaker::Program);
+        }
+        true
     }
 
     /// One less.
-    pub fn leave(&self, peer: Peer, control: bool) {
+    pub fn leave(&self, peer: Peer, speaker: Speaker) {
         let pid = peer.pid;
         let mut door = self.by_process.lock();
         door.all -= 1;
@@ -161,7 +181,7 @@ impl Clients {
         }
         if let Some(connections) = door.processes.get_mut(&pid) {
             connections.all -= 1;
-            connections.control -= usize::from(control);
+            connections.of_program -= usize::from(speaker == Speaker::Program);
             if connections.all == 0 {
                 door.processes.remove(&pid);
             }
@@ -193,8 +213,7 @@ impl Clients {
 }
 
 fn programs(door: &Door) -> Vec<u32> {
-    let is_program =
-        |(_, connections): &(&i32, &Connections)| connections.all > connections.control;
+    let is_program = |(_, connections): &(&i32, &Connections)| connections.of_program > 0;
     let programs = door.processes.iter().filter(is_program);
     programs.map(|(pid, _)| pid.unsigned_abs()).collect()
 }

@@ -93,6 +93,19 @@ pub fn reopen(of: BorrowedFd<'_>, flags: i32) -> Sys<OwnedFd> {
     open_path(Path::new(&proc_link(of)), flags & !libc::O_NOFOLLOW)
 }
 
+/// Opens a file by `open`, with these flags, and does not wait for who has a lease on it, which may take as long as
+/// `/proc/sys/fs/lease-break-time` says. To be called for nothing but regular files.
+///
+/// # Errors
+/// EWOULDBLOCK if somebody has one; else those of the calls.
+pub fn open_at_once(flags: i32, open: impl FnOnce(i32) -> Sys<OwnedFd>) -> Sys<OwnedFd> {
+    let file = open(flags | libc::O_NONBLOCK)?;
+    if flags & libc::O_NONBLOCK == 0 {
+        fcntl_setfl(&file, OFlags::from_bits_retain(flags as u32))?;
+    }
+    Ok(file)
+}
+
 /// Checks whether this user may access the file so (`R_OK`, `W_OK`, `X_OK`). It judges by effective ids, as an open
 /// does.
 ///
@@ -109,6 +122,12 @@ pub fn check_access(path: &Path, mode: i32) -> Sys<()> {
 /// EWOULDBLOCK if another descriptor holds a lock on it; else those of the call.
 pub fn lock_file(fd: BorrowedFd<'_>) -> Sys<()> {
     fs::flock(fd, FlockOperation::NonBlockingLockExclusive)
+}
+
+/// Takes the lock of [`lock_file`] back, also from copies of the descriptor that processes have.
+pub fn unlock_file(fd: BorrowedFd<'_>) {
+    // Of an open descriptor it can't fail; closing the last copy would do it as well.
+    let _ = fs::flock(fd, FlockOperation::NonBlockingUnlock);
 }
 
 /// True if another process holds the lock on this file. A file that cannot be opened counts as not locked.

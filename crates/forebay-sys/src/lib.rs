@@ -40,8 +40,8 @@ pub use events::{
     wait_any, wait_either,
 };
 pub use files::{
-    check_access, create_anew, is_locked, keep_access_time, lock_file, open, open_beneath,
-    open_path, reopen, scratch_file,
+    check_access, create_anew, is_locked, keep_access_time, lock_file, open, open_at_once,
+    open_beneath, open_path, reopen, scratch_file, unlock_file,
 };
 pub use filesystem::{cache_life, free_inodes, fs_space, fs_type, space, writes_in_place};
 pub use listing::{RawEntry, read_dir};

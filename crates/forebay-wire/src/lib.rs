@@ -28,7 +28,7 @@ mod words;
 
 pub use forebay_types::{
     ATTR_BYTES, Attr, Bypass, Devices, MAX_NAME_BYTES, MAX_PATH_BYTES, ObjectId, ObjectName,
-    START_MOVED, Timestamp,
+    START_MOVED, Timestamp, is_own_attribute,
 };
 pub use lane::{
     Attention, LANE_BYTES, LANE_REPLY_BYTES, LANE_REQUEST_BYTES, LanePage, LaneWords, Seen, Turned,

@@ -3,8 +3,7 @@
 use core::ffi::{c_char, c_int, c_void};
 
 use forebay_hook::hooks;
-use forebay_types::is_own_attribute;
-use forebay_wire::NOFOLLOW;
+use forebay_wire::{NOFOLLOW, is_own_attribute};
 use libc::AT_FDCWD;
 
 use super::{Path, on_object};

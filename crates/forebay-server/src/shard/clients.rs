@@ -99,7 +99,7 @@ impl Shard {
         slot.generation = slot.generation.wrapping_add(1) & GENERATIONS;
         if let Some(connection) = slot.connection.take() {
             let clients = &self.server.clients;
-            clients.leave(connection.peer, connection.control);
+            clients.leave(connection.peer, connection.speaker);
             self.load.lose(self.spin.number());
             if connection.waiting {
                 self.waiting -= 1;

@@ -10,6 +10,7 @@ use crate::inbox::Arrival;
 use crate::log::Cause;
 use crate::passing;
 use crate::socket;
+use crate::status::Speaker;
 use crate::wakers::Waker;
 use crate::work::{Stand, Task, Work};
 use forebay_core::bridge::Ticket;
@@ -56,6 +57,9 @@ impl Shard {
             return self.refuse(key, request.seq, libc::EPERM);
         }
         server.counters.request(request.op);
+        if !self.is_let_in(key, request.op) {
+            return self.close(key);
+        }
         match request.op {
             Op::Hello => {
                 let answered = Answered::bytes(server.hello());
@@ -92,11 +96,6 @@ impl Shard {
                 if !may_ask(Asked::Control, cred.uid, server.uid()) {
                     self.reply(key, request.seq, Answered::status(libc::EPERM));
                 } else {
-                    if let Some(connection) = self.connection(key)
-                        && !std::mem::replace(&mut connection.control, true)
-                    {
-                        server.clients.is_control(connection.peer.pid);
-                    }
                     let answered = admin::answer(&server, request.str1);
                     self.reply(key, request.seq, answered);
                 }
@@ -112,6 +111,24 @@ impl Shard {
                 }
             }
         }
+    }
+
+    /// Notes who asks this. False: the bridge is about to end, and lets no program in.
+    fn is_let_in(&mut self, key: u64, op: Op) -> bool {
+        let Some(connection) = self.connection(key) else {
+            return true;
+        };
+        let (before, pid) = (connection.speaker, connection.peer.pid);
+        let now = match (op, before) {
+            (Op::Admin, _) => Speaker::Command,
+            (_, Speaker::Nobody) => Speaker::Program,
+            _ => return true,
+        };
+        let is_let_in = self.server.clients.speaks(pid, before, now);
+        if is_let_in && let Some(connection) = self.connection(key) {
+            connection.speaker = now;
+        }
+        is_let_in
     }
 
     /// Shares memory with the client, for requests with these credentials.

@@ -223,8 +223,10 @@ impl Work {
                     if blocks {
                         return Stand::Blocks(task);
                     }
-                    let outcome = task.run(server);
-                    self.take(server, outcome);
+                    match task.try_run(server) {
+                        Ok(outcome) => self.take(server, outcome),
+                        Err(task) => return Stand::Blocks(*task),
+                    }
                 }
                 Effect::Announce { of } => self.announce(server, of),
                 Effect::Make { spec, open, link } => {

@@ -10,7 +10,7 @@ use forebay_core::ops::GrantTarget;
 use forebay_core::path::TreePath;
 use forebay_core::record::ObjectName;
 use forebay_core::request::{Form, Granting, Looked, PfsLook};
-use forebay_objects::Made;
+use forebay_objects::{Made, Shape, shape};
 use forebay_sys::{self as sys, Errno};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -67,36 +67,53 @@ pub struct CopyOf {
     pub since: u64,
 }
 
+/// May an open wait for who has a lease on the file?
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Leases {
+    /// No: the file is opened where it may block.
+    PutItOff,
+    Delay,
+}
+
+impl Leases {
+    /// Opens a file by `open` with these flags; `None`: later.
+    fn open(
+        self,
+        flags: i32,
+        is_file: bool,
+        open: impl Fn(i32) -> Result<OwnedFd, Errno>,
+    ) -> Result<Option<OwnedFd>, Errno> {
+        if self == Leases::Delay || !is_file || flags & (libc::O_PATH | libc::O_NONBLOCK) != 0 {
+            return open(flags).map(Some);
+        }
+        match sys::open_at_once(flags, open) {
+            Err(Errno::WOULDBLOCK) => Ok(None),
+            opened => opened.map(Some),
+        }
+    }
+}
+
 impl Task {
-    /// Carries it out if that does not have to wait for what the bridge itself is doing.
+    /// Carries it out if that has to wait neither for what the bridge itself is doing nor for a lease of others.
     ///
     /// # Errors
     /// The task, which is to be carried out where it may block.
     pub fn try_run(self, server: &ServerHandle) -> Result<Outcome, Box<Task>> {
-        let Task::Make { spec, .. } = &self else {
-            return Ok(self.run(server));
-        };
-        let NewKind::Staged {
-            lower,
-            judged,
-            bytes,
-        } = &spec.what
-        else {
-            return Ok(self.run(server));
-        };
-        let look = |file, is_network| server.in_place.look(file, is_network);
-        match copy(server, spec, (lower, judged), *bytes, look) {
-            Ok(Some(outcome)) => Ok(outcome),
-            Ok(None) => Err(Box::new(self)),
-            Err(e) => Ok(Outcome::Made(Err(e))),
-        }
+        self.attempt(server, Leases::PutItOff)
+            .ok_or_else(|| Box::new(self))
     }
 
     /// Carries it out, however long that takes.
     pub fn run(self, server: &ServerHandle) -> Outcome {
-        match self {
+        let outcome = self.attempt(server, Leases::Delay);
+        outcome.expect("it is put off only if it may not wait")
+    }
+
+    /// `None`: it would wait.
+    fn attempt(&self, server: &ServerHandle, leases: Leases) -> Option<Outcome> {
+        Some(match self {
             Task::Look(look) => {
-                let found = self::look(server, 0, &look, usize::MAX);
+                let found = self::look(server, 0, look, usize::MAX);
                 Outcome::Looked(found.unwrap_or(Err(libc::EIO)))
             }
             Task::WriteTimes => {
@@ -108,14 +125,14 @@ impl Task {
                 let empties =
                     granting.flags & libc::O_TRUNC != 0 && granting.form == Form::Descriptor;
                 if empties && sys::has_hung_up(socket.as_fd()) {
-                    return Outcome::HungUp;
+                    return Some(Outcome::HungUp);
                 }
-                let opened = open(server, &granting);
-                Outcome::Granted(granting.target, opened)
+                let opened = open(server, granting, leases).transpose()?;
+                Outcome::Granted(granting.target.clone(), opened)
             }
             Task::Make { spec, open, link } => match (&spec.what, link) {
                 (NewKind::LinkTo(of), Some(link)) => {
-                    Outcome::Made(make_link(server, *of, link, &spec))
+                    Outcome::Made(make_link(server, *of, *link, spec))
                 }
                 (
                     NewKind::Staged {
@@ -124,19 +141,13 @@ impl Task {
                         bytes,
                     },
                     _,
-                ) => {
-                    let look = |file, is_network| {
-                        let original = server.in_place.unless_held(file, is_network)?;
-                        Ok(original.map_or(in_place::Looked::Held, in_place::Looked::Free))
-                    };
-                    match copy(server, &spec, (lower, judged), *bytes, look) {
-                        Ok(outcome) => outcome.unwrap_or_else(|| Outcome::Held(lower.clone())),
-                        Err(e) => Outcome::Made(Err(e)),
-                    }
-                }
-                _ => Outcome::Made(make(server, &spec, open)),
+                ) => match copy(server, spec, (lower, judged), *bytes, leases) {
+                    Ok(outcome) => outcome?,
+                    Err(e) => Outcome::Made(Err(e)),
+                },
+                _ => Outcome::Made(make(server, spec, *open)),
             },
-        }
+        })
     }
 }
 
@@ -166,36 +177,45 @@ pub(super) fn look(
     Some(looked.map_err(|e| e.raw_os_error()))
 }
 
-/// Opens what is granted; nothing for a name.
-fn open(server: &ServerHandle, granting: &Granting) -> Result<Option<OwnedFd>, Errno> {
+/// Opens what is granted; nothing for a name. `None`: it would wait.
+fn open(
+    server: &ServerHandle,
+    granting: &Granting,
+    leases: Leases,
+) -> Result<Option<Option<OwnedFd>>, Errno> {
     if granting.shared
         && let GrantTarget::Object(object) = granting.target
     {
         server.objects.never_reuse(object);
     }
     if granting.form != Form::Descriptor {
-        return Ok(None);
+        return Ok(Some(None));
     }
-    match &granting.target {
-        GrantTarget::Object(object) => server.objects.open_object(*object, granting.flags),
+    let opened = match &granting.target {
+        GrantTarget::Object(object) => {
+            let open = |flags| server.objects.open_object(*object, flags);
+            leases.open(granting.flags, shape(*object) == Shape::File, open)?
+        }
         GrantTarget::Lower(path, judged) => {
             server.lower.flush_touch(path);
             let writes = granting.flags & libc::O_ACCMODE != libc::O_RDONLY;
-            if granting.flags & libc::O_PATH == 0 {
-                let file = server.lower.open_judged(path, judged, granting.flags)?;
-                server.in_place.note(&file, writes);
-                return Ok(Some(file));
-            }
+            let is_path = granting.flags & libc::O_PATH != 0;
             // The kernel refuses an access mode beside O_PATH; here it says what the client is going to do.
-            let flags = granting.flags & !libc::O_ACCMODE;
-            let file = server.lower.open_judged(path, judged, flags)?;
-            if writes {
-                server.in_place.note_change(&file);
+            let flags = match is_path {
+                true => granting.flags & !libc::O_ACCMODE,
+                false => granting.flags,
+            };
+            let open = |flags| server.lower.open_judged(path, judged, flags);
+            let file = leases.open(flags, judged.is_file(), open)?;
+            match &file {
+                Some(file) if !is_path => server.in_place.note(file, writes),
+                Some(file) if writes => server.in_place.note_change(file),
+                _ => {}
             }
-            Ok(file)
+            file
         }
-    }
-    .map(Some)
+    };
+    Ok(opened.map(Some))
 }
 
 /// A new object, or a spare file as one.
@@ -206,20 +226,30 @@ fn make(server: &ServerHandle, spec: &NewObject, open: Option<i32>) -> Result<Ma
     with_room(server, || server.objects.make(spec, open, None))
 }
 
-/// A copy of a file of the PFS, unless somebody has that open (`look`), or the storage does not take its extended attributes.
-/// `None`: the bridge itself has it open for a moment.
+/// A copy of a file of the PFS, unless somebody has that open, or the storage does not take its extended attributes. `None`: it
+/// would wait, because others have a lease on it or the bridge itself has it open for a moment.
 fn copy(
     server: &ServerHandle,
     spec: &NewObject,
     (lower, judged): (&TreePath, &Judged),
     bytes: u64,
-    look: impl Fn(OwnedFd, bool) -> Result<in_place::Looked, Errno>,
+    leases: Leases,
 ) -> Result<Option<Outcome>, Errno> {
     let is_network = server.lower.may_wait();
+    let look = |file| match leases {
+        Leases::PutItOff => server.in_place.look(file, is_network),
+        Leases::Delay => {
+            let original = server.in_place.unless_held(file, is_network)?;
+            Ok(original.map_or(in_place::Looked::Held, in_place::Looked::Free))
+        }
+    };
     with_room(server, || {
-        let file = server.lower.open_judged(lower, judged, libc::O_RDONLY)?;
+        let open = |flags| server.lower.open_judged(lower, judged, flags);
+        let Some(file) = leases.open(libc::O_RDONLY, judged.is_file(), open)? else {
+            return Ok(None);
+        };
         let held = || Ok(Some(Outcome::Held(lower.clone())));
-        let original = match look(file, is_network)? {
+        let original = match look(file)? {
             in_place::Looked::Free(original) => original,
             in_place::Looked::Held => return held(),
             in_place::Looked::Busy(_) => return Ok(None),
