@@ -147,7 +147,8 @@ impl Counters {
         std::mem::take(&mut self.rest.lock().came_back)
     }
 
-    pub(crate) fn remark(&self, text: String) {
+    /// Adds something that the user should know.
+    pub fn remark(&self, text: String) {
         let mut rest = self.rest.lock();
         if rest.remarks.len() < MOST_REMARKS && !rest.remarks.contains(&text) {
             rest.remarks.push(text);

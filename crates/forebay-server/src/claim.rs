@@ -239,6 +239,23 @@ impl Hold {
         self.acquire(&mut Vec::new()).map(drop)
     }
 
+    /// What to say if the path of the buffer leads elsewhere by now: others have renamed or removed the directory, and what is
+    /// drained goes with it.
+    pub fn remark_on_place(&self) -> Option<String> {
+        let here = sys::stat(self.lower.root(), b"").ok()?;
+        let named = sys::open_path(&self.root, libc::O_PATH | libc::O_DIRECTORY);
+        let named = named.and_then(|dir| sys::stat(dir.as_fd(), b""));
+        if named.is_ok_and(|named| (named.dev, named.ino) == (here.dev, here.ino)) {
+            return None;
+        }
+        let now = fs::read_link(sys::proc_link(self.lower.root())).ok()?;
+        Some(format!(
+            "others have renamed or removed {} while it was buffered: what was drained is in {}",
+            self.root.display(),
+            now.display()
+        ))
+    }
+
     /// The buffer holds nothing any more: the directory is free.
     pub fn release(&self) {
         let mine = self.mine.to_text();

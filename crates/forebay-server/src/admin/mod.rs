@@ -150,6 +150,9 @@ impl Admin {
                 Ok(()) => pass().err().map(|halt| halt.to_string()),
                 Err(e) => Some(e.to_string()),
             };
+            if let Some(remark) = ground.hold.remark_on_place() {
+                theirs.remark(remark);
+            }
             if let Some(text) = &failure {
                 ground.log.line(format_args!("a drain failed: {text}"));
             }

@@ -868,3 +868,33 @@ for look in [os.stat, open]:
 ";
     scene.inside(&format!("python3 -c \"{program}\""));
 }
+
+#[test]
+fn of_a_buffered_directory_that_others_rename_the_report_says_where_its_data_is() {
+    let scene = Scene::new();
+    let moved = scene.pfs.with_extension("moved");
+    let [ready, go] = ["ready", "go"].map(|name| scene.stage.path(name));
+    let script = format!(
+        "cd '{}' && echo data > new && : > '{}' && until test -e '{}'; do sleep 0.01; done",
+        scene.root(),
+        ready.display(),
+        go.display()
+    );
+    let run = ["run", "--buffer", scene.root(), "--", "sh", "-ec", &script];
+    let run = start(scene.stage.forebay(&run));
+    scene.stage.wait_for_file("ready");
+    fs::rename(&scene.pfs, &moved).unwrap();
+    fs::create_dir(&scene.pfs).unwrap();
+    fs::write(&go, "").unwrap();
+    let said = wait(run);
+    let there = fs::read_to_string(moved.join("new"));
+    let now = tree(&scene.pfs);
+    fs::remove_dir_all(&moved).unwrap();
+    said.ends_with(0).tells(&format!(
+        "others have renamed or removed {} while it was buffered: what was drained is in {}",
+        scene.root(),
+        moved.display()
+    ));
+    assert_eq!(there.unwrap(), "data\n");
+    assert!(now.is_empty(), "{now:?}");
+}
