@@ -148,6 +148,7 @@ pub(crate) fn sweep(
         AsideFate::Remove => {
             let spared = Spared {
                 since: note.since,
+                dirs: touched.begin_removal(note.ino),
                 touched,
             };
             let dir = pfs::parent(lower, aside)?;
@@ -482,6 +483,23 @@ mod tests {
             assert!(scene.at("up/d/s/empty").is_dir());
             let back = scene.counters.take_back_list();
             assert_eq!(back, [TreePath::new("up/d").unwrap()]);
+        }
+    }
+
+    #[test]
+    fn a_directory_that_others_move_there_and_add_to_comes_back_with_what_it_held() {
+        for scene in scenes() {
+            scene.write("other/deep/old");
+            scene.write("other/old");
+            let known = scene.known("up/d");
+            scene.discard_what("up/d", known).unwrap();
+            let aside = scene.aside();
+            fs::rename(scene.at("other"), aside.join("s/other")).unwrap();
+            fs::write(aside.join("s/other/new"), "new").unwrap();
+            fs::write(aside.join("t/late"), "late").unwrap();
+            let left = scene.sweep();
+            let expected = ["s/other/deep/old", "s/other/new", "s/other/old", "t/late"];
+            assert_eq!(left, expected.map(|name| format!("up/d/{name}")));
         }
     }
 

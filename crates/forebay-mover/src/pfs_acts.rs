@@ -14,6 +14,8 @@ use forebay_core::record::BridgeId;
 use forebay_objects::PfsNotes;
 use forebay_pfs::Lower;
 use forebay_sys::{self as sys, Errno};
+use std::cell::RefCell;
+use std::collections::HashSet;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 type Work<T> = drain::Work<T>;
@@ -77,38 +79,42 @@ pub(crate) fn remove(lower: &Lower, path: &TreePath, is: Identity, touched: &Tou
 
 /// See [`drain::Act::Know`].
 pub(crate) fn know(lower: &Lower, dir: &TreePath) -> Work<Identity> {
-    known(lower, dir).map_err(Trouble::into_core)
+    known(lower, dir, &mut HashSet::new()).map_err(Trouble::into_core)
 }
 
 /// A directory of which what is in it is being looked at.
 struct Opened {
     path: TreePath,
+    ino: u64,
     itself: Identity,
     entries: Vec<(Vec<u8>, Option<Identity>)>,
-    dirs: Vec<Vec<u8>>,
+    /// Directories that are still to be looked at, and whether they count.
+    dirs: Vec<(Vec<u8>, bool)>,
+    /// What drains have left is swept anyway.
+    counts: bool,
 }
 
 impl Opened {
-    fn new(lower: &Lower, path: TreePath) -> pfs::Work<Self> {
+    fn new(lower: &Lower, path: TreePath, counts: bool) -> pfs::Work<Self> {
         let fd = lower
             .open(&path, libc::O_RDONLY | libc::O_DIRECTORY)
             .during("open directory")?;
         let itself = sys::stat(fd.as_fd(), b"").during("stat")?;
         let mut opened = Opened {
             path,
+            ino: itself.ino,
             itself: Identity::of(&itself),
             entries: Vec::new(),
             dirs: Vec::new(),
+            counts,
         };
         let mut raw = Vec::new();
         while sys::read_dir(fd.as_fd(), &mut raw).during("read directory")? {
             for entry in raw.drain(..) {
-                // What drains have left is swept anyway.
-                if is_leftover(&entry.name) {
-                    continue;
-                }
+                let is_left = is_leftover(&entry.name);
                 match sys::stat(fd.as_fd(), &entry.name) {
-                    Ok(attr) if pfs::is_dir(&attr) => opened.dirs.push(entry.name),
+                    Ok(attr) if pfs::is_dir(&attr) => opened.dirs.push((entry.name, !is_left)),
+                    Ok(_) if is_left => {}
                     Ok(attr) => opened
                         .entries
                         .push((entry.name, Some(Identity::of_copy(&attr)))),
@@ -121,12 +127,14 @@ impl Opened {
     }
 }
 
-fn known(lower: &Lower, dir: &TreePath) -> pfs::Work<Identity> {
-    let mut stack = vec![Opened::new(lower, dir.clone())?];
+/// What it is known by. Adds the inode numbers of the directories in it to `dirs`.
+fn known(lower: &Lower, dir: &TreePath, dirs: &mut HashSet<u64>) -> pfs::Work<Identity> {
+    let mut stack = vec![Opened::new(lower, dir.clone(), true)?];
     loop {
         let at = stack.last_mut().expect("it ends with the first");
-        if let Some(name) = at.dirs.pop() {
-            let below = Opened::new(lower, at.path.join(&name))?;
+        if let Some((name, counts)) = at.dirs.pop() {
+            let below = Opened::new(lower, at.path.join(&name), counts)?;
+            dirs.insert(below.ino);
             stack.push(below);
             continue;
         }
@@ -134,6 +142,7 @@ fn known(lower: &Lower, dir: &TreePath) -> pfs::Work<Identity> {
         let entries = done.entries.iter().map(|(name, entry)| (&name[..], *entry));
         let known = done.itself.with_contents(entries);
         match stack.last_mut() {
+            Some(_) if !done.counts => {}
             Some(above) => above.entries.push((done.path.name().to_vec(), Some(known))),
             None => return Ok(known),
         }
@@ -186,11 +195,25 @@ impl Removal<'_> {
             return Ok(());
         }
         let ino = sys::stat(taken.as_fd(), b"").during("stat")?.ino;
-        let check = || match is {
-            Some(is) if !is.is_same(known(lower, path)?) => Err(Errno::EXIST).during("rename"),
-            _ => Ok(()),
+        let in_it = RefCell::new(None);
+        let check = || {
+            let Some(is) = is else {
+                return Ok(());
+            };
+            let mut dirs = HashSet::new();
+            if !is.is_same(known(lower, path, &mut dirs)?) {
+                return Err(Errno::EXIST).during("rename");
+            }
+            in_it.replace(Some(dirs));
+            Ok(())
         };
-        let put = |aside: &TreePath| aside::put(lower, self.notes, path, ino, aside, check);
+        let put = |aside: &TreePath| {
+            let put = aside::put(lower, self.notes, path, ino, aside, check)?;
+            if let Some(dirs) = in_it.take() {
+                self.touched.has_put_aside(ino, dirs);
+            }
+            Ok(put)
+        };
         match put(aside) {
             Ok(aside) => return self.give_back_another(&taken, path, &aside),
             // This user may make no names there. A directory that its owner has locked can't get another parent.
@@ -212,6 +235,7 @@ impl Removal<'_> {
             Err(Refused::Rename(e, since)) if may_not(&e) || e.errno == Errno::XDEV => {
                 let spared = Spared {
                     since,
+                    dirs: in_it.take(),
                     touched: self.touched,
                 };
                 match removal::remove_dir_but(dir.as_fd(), path.name(), ino, &spared)? {

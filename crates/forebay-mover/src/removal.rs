@@ -5,24 +5,40 @@ use forebay_core::drain::is_of_others_since;
 use forebay_core::facts::{Attr, Timestamp};
 use forebay_sys::{self as sys, Errno};
 use parking_lot::Mutex;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// Files of which the drain itself has renamed or removed a name: that changes the time of change (`ctime`) of those
-/// with other names. Device and number of their inodes.
+/// What the drain itself does on the PFS, by which it knows what others do.
 #[derive(Default)]
-pub(crate) struct Touched(Mutex<HashSet<(u64, u64)>>);
+pub(crate) struct Touched {
+    /// Files of which it has renamed or removed a name: that changes the time of change (`ctime`) of those with other names.
+    /// Device and number of their inodes.
+    files: Mutex<HashSet<(u64, u64)>>,
+    /// The directories that were in what it has put aside and not begun to remove. Numbers of their inodes, by that of what is
+    /// aside.
+    dirs_aside: Mutex<HashMap<u64, HashSet<u64>>>,
+}
 
 impl Touched {
     /// A name of this is about to go, or has moved.
     pub(crate) fn note(&self, attr: &Attr) {
         if attr.nlink > 1 && !is_dir(attr) {
-            self.0.lock().insert((attr.dev, attr.ino));
+            self.files.lock().insert((attr.dev, attr.ino));
         }
     }
 
     fn has(&self, attr: &Attr) -> bool {
-        self.0.lock().contains(&(attr.dev, attr.ino))
+        self.files.lock().contains(&(attr.dev, attr.ino))
+    }
+
+    /// The directory of this number is aside, with these directories in it.
+    pub(crate) fn has_put_aside(&self, ino: u64, dirs: HashSet<u64>) {
+        self.dirs_aside.lock().insert(ino, dirs);
+    }
+
+    /// What was in it, if nothing of it has been removed yet. That begins now.
+    pub(crate) fn begin_removal(&self, ino: u64) -> Option<HashSet<u64>> {
+        self.dirs_aside.lock().remove(&ino)
     }
 }
 
@@ -30,13 +46,16 @@ impl Touched {
 pub(crate) struct Spared<'t> {
     /// The moment, by the clock of the PFS.
     pub(crate) since: Timestamp,
+    /// The directories that were there then, by the numbers of their inodes, if that is known.
+    pub(crate) dirs: Option<HashSet<u64>>,
     /// What the drain itself has touched.
     pub(crate) touched: &'t Touched,
 }
 
 impl Spared<'_> {
     fn has(&self, attr: &Attr) -> bool {
-        is_of_others_since(self.since, attr, || self.touched.has(attr))
+        let was_there = || Some(self.dirs.as_ref()?.contains(&attr.ino));
+        is_of_others_since(self.since, attr, was_there, || self.touched.has(attr))
     }
 }
 
@@ -224,6 +243,7 @@ mod tests {
                 sec: i64::MAX,
                 nsec: 0,
             },
+            dirs: None,
             touched,
         }
     }

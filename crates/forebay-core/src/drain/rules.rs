@@ -67,17 +67,23 @@ pub(super) fn is_changed(record: &PathRecord, found: &Attr) -> bool {
     !is_copy && record.replaces.is_some_and(|known| !known.is(found))
 }
 
-/// True if the entry appeared or changed after its directory was put aside, at `moment` by the clock of the PFS. `is_touched`:
-/// has the drain itself removed or renamed another name of the same file since?
+/// True if the entry appeared or changed after its directory was put aside, at `moment` by the clock of the PFS. `was_there`:
+/// was this directory in it at that moment, if that is known? `is_touched`: has the drain itself removed or renamed another
+/// name of the same file since?
 pub fn is_of_others_since(
     moment: Timestamp,
     found: &Attr,
+    was_there: impl FnOnce() -> Option<bool>,
     is_touched: impl FnOnce() -> bool,
 ) -> bool {
     if is_dir(found) {
-        // A killed removal may have changed an old directory's times, so they prove nothing: what others put into it is judged
-        // by itself. A directory that others moved here has a new `ctime` only.
-        return found.btime >= moment || (found.ctime >= moment && found.mtime < moment);
+        // What others put into a directory that was there is judged by itself.
+        return found.btime >= moment
+            || !was_there().unwrap_or_else(|| {
+                // A removal that was killed has changed times of old directories as well. A directory that others have moved
+                // here, and that they left as it was, has a new `ctime` only.
+                found.ctime < moment || found.mtime >= moment
+            });
     }
     found.ctime >= moment && !(found.mtime < moment && is_touched())
 }
