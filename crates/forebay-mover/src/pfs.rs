@@ -279,7 +279,7 @@ fn rename_free(
 /// Gives an open file or directory the extended attributes of another one, but for those of Forebay. Returns the names
 /// of those that the PFS does not take.
 pub fn copy_xattrs(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> Work<Vec<String>> {
-    sys::copy_xattrs(from, to, |name| is_own_attribute(name)).during("copy extended attributes")
+    sys::copy_xattrs(from, to, is_own_attribute).during("copy extended attributes")
 }
 
 /// As [`copy_xattrs`], for `O_PATH` descriptors of a symbolic link or a node. A link has no access list: the file
