@@ -148,7 +148,7 @@ pub(crate) fn sweep(
         AsideFate::Remove => {
             let spared = Spared {
                 since: note.since,
-                dirs: touched.begin_removal(note.ino),
+                dirs: touched.take_dirs_aside(note.ino),
                 touched,
             };
             let dir = pfs::parent(lower, aside)?;
@@ -287,6 +287,7 @@ fn give_back(lower: &Lower, note: &AsideNote) -> Work<TreePath> {
 mod tests {
     use super::*;
     use crate::pfs_acts;
+    use crate::{known, leftovers};
     use forebay_core::drain::{self, discarded_name, is_aside};
     use forebay_core::identity::Identity;
     use forebay_core::record::ObjectId;
@@ -370,7 +371,7 @@ mod tests {
 
         fn known(&self, path: &str) -> Option<Identity> {
             let path = TreePath::new(path).unwrap();
-            Some(pfs_acts::know(&self.lower, &path).unwrap())
+            Some(known::know(&self.lower, &path).unwrap())
         }
 
         /// What is aside, as others reach it who are in it.
@@ -383,7 +384,7 @@ mod tests {
 
         /// Sweeps. All files are listed after it.
         fn sweep(&self) -> Vec<String> {
-            pfs_acts::sweep(
+            leftovers::sweep(
                 &self.lower,
                 &self.notes,
                 &TreePath::root(),
@@ -628,7 +629,8 @@ mod tests {
             }
             let root = TreePath::root();
             let (touched, counters) = (&scene.touched, &scene.counters);
-            let swept = pfs_acts::sweep(&scene.lower, &scene.notes, &root, None, touched, counters);
+            let swept =
+                leftovers::sweep(&scene.lower, &scene.notes, &root, None, touched, counters);
             assert_eq!(swept.unwrap_err().operation, "read note");
             assert_eq!(fs::read_dir(scene.at("up")).unwrap().count(), 0);
         }
@@ -714,7 +716,7 @@ mod tests {
                 }
                 let root = TreePath::root();
                 let (touched, counters) = (&scene.touched, &scene.counters);
-                pfs_acts::sweep(&scene.lower, &scene.notes, &root, None, touched, counters)
+                leftovers::sweep(&scene.lower, &scene.notes, &root, None, touched, counters)
                     .unwrap();
                 assert!(scene.at(&name).join("s/theirs").exists(), "{name}");
             }

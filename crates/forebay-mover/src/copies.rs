@@ -3,9 +3,9 @@
 use crate::copy::Written;
 use crate::counters::Counters;
 use crate::ground::Halt;
+use crate::leftovers;
 use crate::pass::Pass;
 use crate::pfs::{self, During, LastDir, Ours, Trouble, Work};
-use crate::pfs_acts;
 use crate::processes::{self, InUse};
 use forebay_core::drain::{self, Copied, Copy, LentMode, Name, Named, Naming, Temporary, Use};
 use forebay_core::facts::Timestamp;
@@ -293,7 +293,7 @@ impl Pass<'_> {
         };
         match (ours, sys::stat(dir.as_fd(), path.name())) {
             (Some(ours), _) => ours.remove(dir.as_fd(), path.name()),
-            (None, Ok(there)) if pfs_acts::is_own(&there) => {
+            (None, Ok(there)) if leftovers::is_own(&there) => {
                 Ours::new(&there).remove(dir.as_fd(), path.name())
             }
             (None, Ok(_) | Err(Errno::NOENT)) => Ok(()),
@@ -322,8 +322,7 @@ impl Pass<'_> {
         let attr = objects.attr(object).during("stat in the buffer")?;
         // Where directories are synced one by one, this is the last moment for this one and for those in it: nobody can open
         // them when it has its mode.
-        let is_last_sync =
-            lower.sync_by() == SyncBy::Each && self.my_ids.0 != 0 && drain::locks_its_owner(&attr);
+        let is_last_sync = drain::is_last_sync(&attr, self.my_ids.0, lower.sync_by());
         if is_last_sync {
             lower.sync_changed().during("fsync directory")?;
         }

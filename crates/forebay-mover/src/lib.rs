@@ -1,8 +1,8 @@
 //! The mover: brings what is in the buffer to the PFS, and says what is left.
 //!
 //! [`forebay_core::drain`] decides everything; here are the threads that ask it for acts, and the system calls
-//! that carry them out: [`pfs_acts`] change on the PFS, [`copies`] are made, synced, verified and named, and
-//! [`processes`] tell what programs have open.
+//! that carry them out: [`pfs_acts`] change on the PFS, [`known`] looks through its directories, [`leftovers`] of earlier
+//! drains go from them, [`copies`] are made, synced, verified and named, and [`processes`] tell what programs have open.
 #![forbid(unsafe_code)]
 
 mod aside;
@@ -12,7 +12,9 @@ mod counters;
 mod crew;
 mod ground;
 mod inventory;
-mod lent;
+mod known;
+mod leftovers;
+mod lent_dirs;
 mod pass;
 mod pfs;
 mod pfs_acts;

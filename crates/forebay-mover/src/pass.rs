@@ -4,11 +4,11 @@ use crate::copies::Copies;
 use crate::counters::Counters;
 use crate::crew::{Crew, Job};
 use crate::ground::{Ground, Halt, Points};
-use crate::lent::LentModes;
+use crate::lent_dirs::LentDirs;
 use crate::pfs::{During, LastDir, Trouble};
 use crate::removal::Touched;
 use crate::throttle::Throttle;
-use crate::{aside, pfs_acts, processes};
+use crate::{aside, known, leftovers, pfs_acts, processes};
 use forebay_admin::drain::{self as admin, DrainRequest, Take};
 use forebay_core::drain::{
     Act, BATCH_OBJECTS, Drain, DrainReport, DrainVerdict, Got, NameSecret, NextAct, PassTerms,
@@ -54,7 +54,7 @@ pub struct Pass<'g> {
     /// About what it has put aside there.
     aside_notes: PfsNotes,
     /// Permissions that owners of directories on the PFS have for an act.
-    lent: LentModes,
+    lent: LentDirs,
     /// User and group of what this process makes.
     pub(crate) my_ids: (u32, u32),
     terms: PassTerms,
@@ -83,7 +83,7 @@ fn drive_alone<T>(
 /// # Errors
 /// The tables failed, or the PFS can't be looked at where the drain was killed.
 pub fn resume(ground: Ground<'_>) -> Result<(), Halt> {
-    LentModes::new(ground.instance).restore_all(ground.lower, &Counters::new(true));
+    LentDirs::new(ground.instance).restore_all(ground.lower, &Counters::new(true));
     drive_alone(ground, Drain::resume(), |_| ())
 }
 
@@ -139,7 +139,7 @@ impl<'g> Pass<'g> {
             copies: Copies::default(),
             touched: Touched::default(),
             aside_notes: PfsNotes::about_aside(ground.instance),
-            lent: LentModes::new(ground.instance),
+            lent: LentDirs::new(ground.instance),
             my_ids: sys::my_ids(),
             terms: PassTerms {
                 keep: request.keep,
@@ -308,10 +308,13 @@ impl<'g> Pass<'g> {
             return work();
         }
         self.points.pass()?;
-        let did = work()?;
-        self.points.pass()?;
-        self.lent.take_back(lower, needed, self.counters);
-        Ok(did)
+        let did = work();
+        // A process that is dead gives nothing back; one whose tables have failed does.
+        if !matches!(did, Err(Halt::Cut)) {
+            self.points.pass()?;
+            self.lent.take_back(lower, needed, self.counters);
+        }
+        did
     }
 
     fn carry_out_act(&self, act: &Act) -> Result<Got, Halt> {
@@ -331,7 +334,7 @@ impl<'g> Pass<'g> {
                 let look = |path| dirs.look(ground.lower, path).map_err(Trouble::into_core);
                 Got::Seen(paths.iter().map(look).collect())
             }
-            Act::Know(dir) => Got::Known(pfs_acts::know(ground.lower, dir)),
+            Act::Know(dir) => Got::Known(known::know(ground.lower, dir)),
             Act::Rename { from, to, is } => {
                 Got::Did(pfs_acts::rename(ground.lower, from, to, *is, &self.touched))
             }
@@ -409,12 +412,12 @@ impl<'g> Pass<'g> {
         if dir.is_root() {
             dirs = aside::elsewhere(notes);
         }
-        if self.lent.concerns(lower, dir) && pfs_acts::has_leftovers(lower, dir, of) {
+        if self.lent.concerns(lower, dir) && leftovers::has_any(lower, dir, of) {
             dirs.push(dir.clone());
         }
         let dirs: Vec<_> = dirs.into_iter().map(|dir| [dir.clone(), dir]).collect();
         self.permitted(&dirs, || {
-            let swept = pfs_acts::sweep(lower, notes, dir, of, &self.touched, self.counters);
+            let swept = leftovers::sweep(lower, notes, dir, of, &self.touched, self.counters);
             Ok(swept.map_err(Trouble::into_core))
         })
     }

@@ -2,21 +2,19 @@
 
 use crate::aside::{self, Refused};
 use crate::counters::Counters;
+use crate::known;
 use crate::pfs::{self, During, Trouble};
 use crate::removal::{self, Spared, Touched};
-use forebay_core::drain::{
-    self, NewDir, Places, is_aside, is_leftover, is_leftover_of, is_old_note,
-};
+use forebay_core::drain::{self, NewDir, Places};
 use forebay_core::facts::Attr;
 use forebay_core::identity::Identity;
 use forebay_core::path::TreePath;
-use forebay_core::record::BridgeId;
 use forebay_objects::PfsNotes;
 use forebay_pfs::Lower;
 use forebay_sys::{self as sys, Errno};
 use std::cell::RefCell;
 use std::collections::HashSet;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 
 type Work<T> = drain::Work<T>;
 
@@ -77,78 +75,6 @@ pub(crate) fn remove(lower: &Lower, path: &TreePath, is: Identity, touched: &Tou
     remove().map_err(Trouble::into_core)
 }
 
-/// See [`drain::Act::Know`].
-pub(crate) fn know(lower: &Lower, dir: &TreePath) -> Work<Identity> {
-    known(lower, dir, &mut HashSet::new()).map_err(Trouble::into_core)
-}
-
-/// A directory of which what is in it is being looked at.
-struct Opened {
-    path: TreePath,
-    ino: u64,
-    itself: Identity,
-    entries: Vec<(Vec<u8>, Option<Identity>)>,
-    /// Directories that are still to be looked at, and whether they count.
-    dirs: Vec<(Vec<u8>, bool)>,
-    /// What drains have left is swept anyway.
-    counts: bool,
-}
-
-impl Opened {
-    fn new(lower: &Lower, path: TreePath, counts: bool) -> pfs::Work<Self> {
-        let fd = lower
-            .open(&path, libc::O_RDONLY | libc::O_DIRECTORY)
-            .during("open directory")?;
-        let itself = sys::stat(fd.as_fd(), b"").during("stat")?;
-        let mut opened = Opened {
-            path,
-            ino: itself.ino,
-            itself: Identity::of(&itself),
-            entries: Vec::new(),
-            dirs: Vec::new(),
-            counts,
-        };
-        let mut raw = Vec::new();
-        while sys::read_dir(fd.as_fd(), &mut raw).during("read directory")? {
-            for entry in raw.drain(..) {
-                let is_left = is_leftover(&entry.name);
-                match sys::stat(fd.as_fd(), &entry.name) {
-                    Ok(attr) if pfs::is_dir(&attr) => opened.dirs.push((entry.name, !is_left)),
-                    Ok(_) if is_left => {}
-                    Ok(attr) => opened
-                        .entries
-                        .push((entry.name, Some(Identity::of_copy(&attr)))),
-                    Err(Errno::NOENT) => {}
-                    Err(e) => return Err(e).during("stat"),
-                }
-            }
-        }
-        Ok(opened)
-    }
-}
-
-/// What it is known by. Adds the inode numbers of the directories in it to `dirs`.
-fn known(lower: &Lower, dir: &TreePath, dirs: &mut HashSet<u64>) -> pfs::Work<Identity> {
-    let mut stack = vec![Opened::new(lower, dir.clone(), true)?];
-    loop {
-        let at = stack.last_mut().expect("it ends with the first");
-        if let Some((name, counts)) = at.dirs.pop() {
-            let below = Opened::new(lower, at.path.join(&name), counts)?;
-            dirs.insert(below.ino);
-            stack.push(below);
-            continue;
-        }
-        let done = stack.pop().expect("it ends with the first");
-        let entries = done.entries.iter().map(|(name, entry)| (&name[..], *entry));
-        let known = done.itself.with_contents(entries);
-        match stack.last_mut() {
-            Some(_) if !done.counts => {}
-            Some(above) => above.entries.push((done.path.name().to_vec(), Some(known))),
-            None => return Ok(known),
-        }
-    }
-}
-
 /// See [`drain::Act::Discard`].
 pub(crate) fn discard(
     lower: &Lower,
@@ -201,7 +127,7 @@ impl Removal<'_> {
                 return Ok(());
             };
             let mut dirs = HashSet::new();
-            if !is.is_same(known(lower, path, &mut dirs)?) {
+            if !is.is_same(known::known(lower, path, &mut dirs)?) {
                 return Err(Errno::EXIST).during("rename");
             }
             in_it.replace(Some(dirs));
@@ -233,10 +159,12 @@ impl Removal<'_> {
                 Ok(())
             }
             Err(Refused::Rename(e, since)) if may_not(&e) || e.errno == Errno::XDEV => {
+                let dirs = in_it.take();
+                let touched = self.touched;
                 let spared = Spared {
                     since,
-                    dirs: in_it.take(),
-                    touched: self.touched,
+                    dirs,
+                    touched,
                 };
                 match removal::remove_dir_but(dir.as_fd(), path.name(), ino, &spared)? {
                     true => Ok(()),
@@ -310,8 +238,9 @@ fn ensure_dir(
         return Err(Errno::EXIST).during("mkdir");
     }
     // It gets its own mode back with the other attributes, at the end.
-    if found.mode & 0o700 != 0o700 {
-        sys::chmod_of_path(there.as_fd(), found.mode & 0o7777 | 0o700).during("chmod")?;
+    if found.mode & drain::NEW_DIR_MODE != drain::NEW_DIR_MODE {
+        let mode = found.mode & 0o7777 | drain::NEW_DIR_MODE;
+        sys::chmod_of_path(there.as_fd(), mode).during("chmod")?;
     }
     Ok(Identity::of(&found))
 }
@@ -323,96 +252,10 @@ pub(crate) fn sync(lower: &Lower, dirs: &[TreePath]) -> Vec<Work<()>> {
         .collect()
 }
 
-/// Is it the name of what a drain of this bridge has left, or of any?
-fn is_left(name: &[u8], of: Option<BridgeId>) -> bool {
-    match of {
-        Some(maker) => is_leftover_of(name, maker),
-        None => is_leftover(name),
-    }
-}
-
-/// Is there something in this directory that [`sweep`] would remove?
-pub(crate) fn has_leftovers(lower: &Lower, at: &TreePath, of: Option<BridgeId>) -> bool {
-    let Ok(dir) = lower.open(at, libc::O_RDONLY | libc::O_DIRECTORY) else {
-        return false;
-    };
-    let mut entries = Vec::new();
-    while sys::read_dir(dir.as_fd(), &mut entries).is_ok_and(|has_more| has_more) {}
-    entries.iter().any(|entry| is_left(&entry.name, of))
-}
-
-/// Removes what earlier drains left in a directory: it holds nothing of value but what others have put into a directory
-/// since it was put [`aside`], and that comes back. Gives the first failure; what can't be removed now will be at the next
-/// drain. What others have given such a name is no failure, nor is a directory that may not be listed: both get a remark.
-pub(crate) fn sweep(
-    lower: &Lower,
-    notes: &PfsNotes,
-    at: &TreePath,
-    of: Option<BridgeId>,
-    touched: &Touched,
-    counters: &Counters,
-) -> Result<(), Trouble> {
-    let dir = match lower.open(at, libc::O_RDONLY | libc::O_DIRECTORY) {
-        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
-        Err(Errno::ACCESS) => {
-            counters.remark(format!(
-                "{at}: may not be listed, so what a drain may have left there stays"
-            ));
-            return Ok(());
-        }
-        dir => dir.during("open to remove what a drain has left")?,
-    };
-    let mut entries = Vec::new();
-    while sys::read_dir(dir.as_fd(), &mut entries).during("list to remove what a drain has left")? {
-    }
-    let mut outcome = Ok(());
-    for entry in entries.iter().filter(|e| is_left(&e.name, of)) {
-        let name = &entry.name;
-        let path = at.join(name);
-        let swept = match name {
-            name if is_old_note(name) => Ok(false),
-            name if is_aside(name) => aside::sweep(lower, notes, &path, touched, counters),
-            name => match sys::stat(dir.as_fd(), name) {
-                Ok(there) if !is_own(&there) => Ok(false),
-                _ => removal::remove_file(dir.as_fd(), name),
-            },
-        };
-        // What another bridge has put aside is in its own notes.
-        if of.is_none() && swept.as_ref().is_ok_and(|is_ours| !is_ours) {
-            counters.remark(format!(
-                "{path} looks like what a drain has left on the PFS, and is not: it stays"
-            ));
-        }
-        if let Err(e) = swept {
-            aside::remark_on_failure(counters, &path, &e);
-            if is_own_name(dir.as_fd(), notes, &path) {
-                outcome = outcome.and(Err(e));
-            }
-        }
-    }
-    if at.is_root() {
-        let elsewhere = aside::sweep_elsewhere(lower, notes, touched, counters);
-        outcome = outcome.and(elsewhere);
-    }
-    outcome
-}
-
-/// Can a drain of this user have made it? Those of root make things for everybody.
-pub(crate) fn is_own(attr: &Attr) -> bool {
-    let (me, _) = sys::my_ids();
-    me == 0 || attr.uid == me
-}
-
-/// Has this user made the name, or put aside what has it? What is aside may be of anybody.
-fn is_own_name(dir: BorrowedFd<'_>, notes: &PfsNotes, path: &TreePath) -> bool {
-    let found = || sys::stat(dir, path.name());
-    aside::is_noted(notes, path) || found().map_or(sys::my_ids().0 == 0, |attr| is_own(&attr))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use forebay_core::record::{ObjectId, ObjectName};
+    use forebay_core::record::{BridgeId, ObjectId, ObjectName};
     use std::fs;
 
     struct Tree {

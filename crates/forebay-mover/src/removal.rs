@@ -36,8 +36,8 @@ impl Touched {
         self.dirs_aside.lock().insert(ino, dirs);
     }
 
-    /// What was in it, if nothing of it has been removed yet. That begins now.
-    pub(crate) fn begin_removal(&self, ino: u64) -> Option<HashSet<u64>> {
+    /// Gives the directories that were in it, once: as soon as its removal begins they say nothing any more.
+    pub(crate) fn take_dirs_aside(&self, ino: u64) -> Option<HashSet<u64>> {
         self.dirs_aside.lock().remove(&ino)
     }
 }

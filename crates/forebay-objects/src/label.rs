@@ -6,7 +6,7 @@
 use forebay_core::facts::{Label, LabelParent};
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, Kind, ObjectId};
-use forebay_sys as sys;
+use forebay_sys::{self as sys, Errno};
 use forebay_types::MAX_NAME_BYTES;
 pub use forebay_types::is_own_attribute;
 use std::fmt;
@@ -31,14 +31,15 @@ impl LabelsOf {
         }
     }
 
-    /// May this process read and write such labels there? The kernel shows none to who may not.
+    /// May this process read and write such labels there? Tries it with an attribute of its own on `dir`, which it removes again:
+    /// the kernel shows no label to who may not. Any other failure, such as a full disk, says nothing about that.
     pub fn is_usable(self, dir: BorrowedFd<'_>) -> bool {
-        let may = || {
-            let set = sys::set_xattr(dir, PROBE, b"1");
-            let _ = sys::remove_xattr(dir, PROBE);
-            set.is_ok()
-        };
-        self == LabelsOf::Owners || may()
+        if self == LabelsOf::Owners {
+            return true;
+        }
+        let set = sys::set_xattr(dir, PROBE, b"1");
+        let _ = sys::remove_xattr(dir, PROBE);
+        !matches!(set, Err(Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP))
     }
 
     /// Name of the attribute for an object's first name. For a further link, [`LabelsOf::attribute_of_link`] appends its number.

@@ -1,5 +1,5 @@
-//! Notes about what a drain has changed on the PFS for a while, so that the next one knows if that is killed. Only the bridge can
-//! write there, so what they tell is its own word.
+//! Notes about what a drain changes on the PFS for a while. If the drain is killed, the next one reads them and takes that back.
+//! Only the bridge can write there, so what they tell is its own word.
 //!
 //! - `aside/` has one for each directory that is put aside to be removed, under the name that it has while it is aside
 //!   (`core::drain::AsideNote`).
@@ -12,7 +12,8 @@ use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-/// More than any note has: an act is about hundreds of directories, and each has two paths and three numbers.
+/// Longest note. An act of 512 directories with two paths of 4 KiB each fits. A longer one is refused (EFBIG), and then no permission
+/// is given.
 const MAX_NOTE_BYTES: u64 = 8 << 20;
 
 /// The notes of one kind of an instance.

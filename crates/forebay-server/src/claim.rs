@@ -248,9 +248,15 @@ impl Hold {
         if named.is_ok_and(|named| (named.dev, named.ino) == (here.dev, here.ino)) {
             return None;
         }
+        if here.nlink == 0 {
+            return Some(format!(
+                "others have removed {} while it was buffered: nothing can be drained to it",
+                self.root.display()
+            ));
+        }
         let now = fs::read_link(sys::proc_link(self.lower.root())).ok()?;
         Some(format!(
-            "others have renamed or removed {} while it was buffered: what was drained is in {}",
+            "others have renamed {} while it was buffered: what was drained is in {}",
             self.root.display(),
             now.display()
         ))

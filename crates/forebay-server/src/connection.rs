@@ -21,7 +21,7 @@ pub struct Connection {
     cred: Arc<Cred>,
     /// Credentials of the last message that carried others.
     other: Option<Arc<Cred>>,
-    /// Who has asked something through it.
+    /// Who has asked something through it last.
     pub speaker: Speaker,
     /// A request of it is parked.
     pub waiting: bool,

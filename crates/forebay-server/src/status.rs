@@ -95,14 +95,14 @@ struct Connections {
     of_program: usize,
 }
 
-/// What has been asked for through a connection.
+/// Who has asked something through a connection last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Speaker {
-    /// Nothing yet. Whoever may reach the socket can connect and say nothing, so nobody waits for that.
+    /// Nobody yet. Whoever can reach the socket can connect and say nothing, so no end waits for such a connection.
     Nobody,
-    /// What programs ask.
+    /// A program.
     Program,
-    /// What commands ask.
+    /// A command of Forebay.
     Command,
 }
 
@@ -151,8 +151,8 @@ impl Clients {
         Ok(())
     }
 
-    /// Through a connection of the process that was that of `before` something is asked by `now`. False: a program comes too
-    /// late.
+    /// A connection of process `pid` counted as that of `before`; from now on it counts as that of `now`. False: it is not let
+    /// in, because a program comes when the bridge is about to end.
     pub fn speaks(&self, pid: i32, before: Speaker, now: Speaker) -> bool {
         let mut door = self.by_process.lock();
         if before == now {

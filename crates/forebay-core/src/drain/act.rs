@@ -204,15 +204,15 @@ impl NewDir {
         let is_just_made = || {
             self.may_be_made
                 && self.known.is_none()
-                && (found.uid, found.mode & 0o7777) == (MAKES_FOR_OTHERS, NEW_DIR_MODE)
+                && (found.uid, found.mode & 0o7777) == (ROOT, NEW_DIR_MODE)
                 && is_empty()
         };
         is_dir(found) && (is_known || found.uid == own.uid || is_just_made())
     }
 }
 
-/// Only the drains of root make what belongs to others.
-const MAKES_FOR_OTHERS: u32 = 0;
+/// Only root makes directories for others, so only what root owns can be one that a killed drain has just made.
+const ROOT: u32 = 0;
 /// The mode of a directory of the PFS until it gets that of its backing directory.
 pub const NEW_DIR_MODE: u32 = 0o700;
 
@@ -416,8 +416,8 @@ impl Act {
         }
     }
 
-    /// The directories that its user has to have the permission to change, each with where it is after the act. Of a sweep
-    /// nobody knows before whether it finds something.
+    /// The directories that its user has to have the permission to change, each with where it is after the act. Nothing for a
+    /// sweep: whether it finds something is not known before, and its driver looks.
     pub fn needs_to_change(&self) -> Vec<[TreePath; 2]> {
         let mut dirs = match self {
             Act::Sweep { .. } => Vec::new(),
@@ -430,7 +430,7 @@ impl Act {
             && is.is_dir()
             && from.parent() != to.parent()
         {
-            // What it is in is a name in it, too.
+            // It is changed itself: its `..` is an entry.
             dirs.push([from.clone(), to.clone()]);
         }
         dirs

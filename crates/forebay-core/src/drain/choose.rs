@@ -283,10 +283,8 @@ impl Choose {
         if theirs.is_none() && !covers && !is_replaced && !conflict.lacks_dir {
             return self.refuse("it replaces nothing on the PFS", sheet);
         }
-        if conflict.record.kind == Kind::Dir
-            && self.choice.side == Side::Theirs
-            && !conflict.is_of_both
-        {
+        let goes = conflict.is_of_both || conflict.lacks_dir;
+        if conflict.record.kind == Kind::Dir && self.choice.side == Side::Theirs && !goes {
             return self.refuse(IS_DIR, sheet);
         }
         self.state = match theirs {
@@ -400,7 +398,7 @@ impl Choose {
         let is_replaced = conflict.is_origin_replaced();
         let record = conflict.record;
         let after = match (self.choice.side, &conflict.at_origin) {
-            // Theirs gets the attributes of ours.
+            // Their directory stays, and is dressed with the attributes of ours.
             (Side::Ours, _) if conflict.is_of_both => Some(PathRecord {
                 replaces: now,
                 drained: Some(OURS),
@@ -470,7 +468,7 @@ impl Conflict {
 }
 
 /// Why a directory is not chosen about.
-const IS_DIR: &str = "it is a directory of the buffer: move what is theirs out of the way on the PFS and drain again, or rename or remove ours with `forebay run` and take theirs then";
+const IS_DIR: &str = "it is a directory of the buffer: if theirs is a directory as well, take ours or theirs; else move what is theirs out of the way on the PFS and drain again, or rename or remove ours with `forebay run` and take theirs then";
 
 /// Why nothing is renamed that is not there.
 const IS_GONE: &str = "others have removed what was renamed: take theirs";

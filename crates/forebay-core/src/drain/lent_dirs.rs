@@ -9,7 +9,7 @@ use super::moves::is_dir;
 use crate::facts::{Attr, Timestamp};
 use crate::path::TreePath;
 
-/// What who makes and removes entries needs.
+/// To make and to remove entries takes these bits.
 const NEEDED: u32 = 0o300;
 const MODE: u32 = 0o7777;
 

@@ -10,6 +10,7 @@ use crate::facts::{Attr, Outcome, Timestamp};
 use crate::identity::Identity;
 use crate::ops::FollowUp;
 use crate::path::TreePath;
+use crate::pfs_kind::SyncBy;
 use crate::record::{Kind, ObjectId, ObjectName, PathRecord, Stamp, Transit};
 use crate::speakers::{Lowers, Speaker, Word};
 use crate::table::Change;
@@ -88,10 +89,10 @@ pub fn is_of_others_since(
     found.ctime >= moment && !(found.mtime < moment && is_touched())
 }
 
-/// Does a directory with these attributes keep its owner, unless that is root, from listing it or from getting to what is in it?
-/// Then what is to be synced in it is synced before it gets them.
-pub fn locks_its_owner(attr: &Attr) -> bool {
-    attr.mode & 0o500 != 0o500
+/// Is the moment before a directory gets these attributes the last one in which `user` can sync it and what is in it? Only
+/// where each directory is synced by itself: a sync of the whole file system opens none. Root can always open it.
+pub fn is_last_sync(attr: &Attr, user: u32, by: SyncBy) -> bool {
+    by == SyncBy::Each && user != 0 && attr.mode & 0o500 != 0o500
 }
 
 /// True if our own programs can have changed what was found there, and nobody has replaced it.

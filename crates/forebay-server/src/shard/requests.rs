@@ -57,7 +57,7 @@ impl Shard {
             return self.refuse(key, request.seq, libc::EPERM);
         }
         server.counters.request(request.op);
-        if !self.is_let_in(key, request.op) {
+        if !self.note_speaker(key, request.op) {
             return self.close(key);
         }
         match request.op {
@@ -114,7 +114,7 @@ impl Shard {
     }
 
     /// Notes who asks this. False: the bridge is about to end, and lets no program in.
-    fn is_let_in(&mut self, key: u64, op: Op) -> bool {
+    fn note_speaker(&mut self, key: u64, op: Op) -> bool {
         let Some(connection) = self.connection(key) else {
             return true;
         };

@@ -67,15 +67,16 @@ pub struct CopyOf {
     pub since: u64,
 }
 
-/// May an open wait for who has a lease on the file?
+/// What an open does where somebody has a lease on the file.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Leases {
-    /// No: the file is opened where it may block.
-    PutItOff,
-    Delay,
+enum OnLease {
+    /// It gives up, and is carried out where it may block.
+    GiveUp,
+    /// It waits until the lease is given back or broken.
+    Wait,
 }
 
-impl Leases {
+impl OnLease {
     /// Opens a file by `open` with these flags; `None`: later.
     fn open(
         self,
@@ -83,7 +84,7 @@ impl Leases {
         is_file: bool,
         open: impl Fn(i32) -> Result<OwnedFd, Errno>,
     ) -> Result<Option<OwnedFd>, Errno> {
-        if self == Leases::Delay || !is_file || flags & (libc::O_PATH | libc::O_NONBLOCK) != 0 {
+        if self == OnLease::Wait || !is_file || flags & (libc::O_PATH | libc::O_NONBLOCK) != 0 {
             return open(flags).map(Some);
         }
         match sys::open_at_once(flags, open) {
@@ -99,18 +100,18 @@ impl Task {
     /// # Errors
     /// The task, which is to be carried out where it may block.
     pub fn try_run(self, server: &ServerHandle) -> Result<Outcome, Box<Task>> {
-        self.attempt(server, Leases::PutItOff)
+        self.attempt(server, OnLease::GiveUp)
             .ok_or_else(|| Box::new(self))
     }
 
     /// Carries it out, however long that takes.
     pub fn run(self, server: &ServerHandle) -> Outcome {
-        let outcome = self.attempt(server, Leases::Delay);
+        let outcome = self.attempt(server, OnLease::Wait);
         outcome.expect("it is put off only if it may not wait")
     }
 
     /// `None`: it would wait.
-    fn attempt(&self, server: &ServerHandle, leases: Leases) -> Option<Outcome> {
+    fn attempt(&self, server: &ServerHandle, on_lease: OnLease) -> Option<Outcome> {
         Some(match self {
             Task::Look(look) => {
                 let found = self::look(server, 0, look, usize::MAX);
@@ -127,7 +128,15 @@ impl Task {
                 if empties && sys::has_hung_up(socket.as_fd()) {
                     return Some(Outcome::HungUp);
                 }
-                let opened = open(server, granting, leases).transpose()?;
+                if granting.shared
+                    && let GrantTarget::Object(object) = granting.target
+                {
+                    server.objects.never_reuse(object);
+                }
+                let opened = match granting.form {
+                    Form::Descriptor => open(server, granting, on_lease).transpose()?.map(Some),
+                    _ => Ok(None),
+                };
                 Outcome::Granted(granting.target.clone(), opened)
             }
             Task::Make { spec, open, link } => match (&spec.what, link) {
@@ -141,7 +150,7 @@ impl Task {
                         bytes,
                     },
                     _,
-                ) => match copy(server, spec, (lower, judged), *bytes, leases) {
+                ) => match copy(server, spec, (lower, judged), *bytes, on_lease) {
                     Ok(outcome) => outcome?,
                     Err(e) => Outcome::Made(Err(e)),
                 },
@@ -177,24 +186,16 @@ pub(super) fn look(
     Some(looked.map_err(|e| e.raw_os_error()))
 }
 
-/// Opens what is granted; nothing for a name. `None`: it would wait.
+/// Opens what is granted. `None`: it would wait.
 fn open(
     server: &ServerHandle,
     granting: &Granting,
-    leases: Leases,
-) -> Result<Option<Option<OwnedFd>>, Errno> {
-    if granting.shared
-        && let GrantTarget::Object(object) = granting.target
-    {
-        server.objects.never_reuse(object);
-    }
-    if granting.form != Form::Descriptor {
-        return Ok(Some(None));
-    }
-    let opened = match &granting.target {
+    on_lease: OnLease,
+) -> Result<Option<OwnedFd>, Errno> {
+    match &granting.target {
         GrantTarget::Object(object) => {
             let open = |flags| server.objects.open_object(*object, flags);
-            leases.open(granting.flags, shape(*object) == Shape::File, open)?
+            on_lease.open(granting.flags, shape(*object) == Shape::File, open)
         }
         GrantTarget::Lower(path, judged) => {
             server.lower.flush_touch(path);
@@ -206,16 +207,15 @@ fn open(
                 false => granting.flags,
             };
             let open = |flags| server.lower.open_judged(path, judged, flags);
-            let file = leases.open(flags, judged.is_file(), open)?;
+            let file = on_lease.open(flags, judged.is_file(), open)?;
             match &file {
                 Some(file) if !is_path => server.in_place.note(file, writes),
                 Some(file) if writes => server.in_place.note_change(file),
                 _ => {}
             }
-            file
+            Ok(file)
         }
-    };
-    Ok(opened.map(Some))
+    }
 }
 
 /// A new object, or a spare file as one.
@@ -233,19 +233,19 @@ fn copy(
     spec: &NewObject,
     (lower, judged): (&TreePath, &Judged),
     bytes: u64,
-    leases: Leases,
+    on_lease: OnLease,
 ) -> Result<Option<Outcome>, Errno> {
     let is_network = server.lower.may_wait();
-    let look = |file| match leases {
-        Leases::PutItOff => server.in_place.look(file, is_network),
-        Leases::Delay => {
+    let look = |file| match on_lease {
+        OnLease::GiveUp => server.in_place.look(file, is_network),
+        OnLease::Wait => {
             let original = server.in_place.unless_held(file, is_network)?;
             Ok(original.map_or(in_place::Looked::Held, in_place::Looked::Free))
         }
     };
     with_room(server, || {
         let open = |flags| server.lower.open_judged(lower, judged, flags);
-        let Some(file) = leases.open(libc::O_RDONLY, judged.is_file(), open)? else {
+        let Some(file) = on_lease.open(libc::O_RDONLY, judged.is_file(), open)? else {
             return Ok(None);
         };
         let held = || Ok(Some(Outcome::Held(lower.clone())));

@@ -57,6 +57,7 @@ impl Place {
         let folder = File::open(self.folder.path()).unwrap();
         LabelsOf::best(folder.as_fd()).attribute()
     }
+
     pub fn new() -> Self {
         let folder = Folder::new();
         for sub in ["pfs", "storage"] {

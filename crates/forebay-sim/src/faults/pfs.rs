@@ -525,12 +525,12 @@ impl Pfs {
         Ok(Named::Whole)
     }
 
-    /// Gives a directory the attributes, and so the identity, of one in the buffer.
     /// Does somebody else own this directory, who has not been decided about?
     pub(super) fn is_of_another_user(&self, path: &TreePath) -> bool {
         self.inode(path).is_some_and(|i| i.is_of_another_user)
     }
 
+    /// Gives a directory the attributes, and so the identity, of one in the buffer.
     pub(super) fn dress(
         &mut self,
         path: &TreePath,

@@ -891,7 +891,7 @@ fn of_a_buffered_directory_that_others_rename_the_report_says_where_its_data_is(
     let now = tree(&scene.pfs);
     fs::remove_dir_all(&moved).unwrap();
     said.ends_with(0).tells(&format!(
-        "others have renamed or removed {} while it was buffered: what was drained is in {}",
+        "others have renamed {} while it was buffered: what was drained is in {}",
         scene.root(),
         moved.display()
     ));

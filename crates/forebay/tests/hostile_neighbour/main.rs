@@ -236,13 +236,31 @@ fn one_user_does_not_take_all_connections_of_a_bridge() {
     let another: Said = finish(of_another).ends_with(0);
     let other: u32 = another.out.trim().parse().unwrap();
     stage.say(&["status"]).ends_with(0).prints("pfs");
-    // Nobody waits for who has asked nothing.
-    stage.say(&["down", "--buffer", "pfs"]).ends_with(0);
     let pid = hoard.id();
     kill("TERM", pid);
     let hoarded: u32 = wait(hoard).out.trim().parse().unwrap();
     assert!((30..=38).contains(&hoarded), "{hoarded}");
     assert!(other >= 15, "{other} are left beside {hoarded}");
+    stage.say(&["down", "--buffer", "pfs"]).ends_with(0);
+}
+
+#[test]
+fn a_bridge_ends_although_connections_are_open_through_which_nothing_was_asked() {
+    let stage = Stage::new();
+    stage.say(&["up", "--buffer", "pfs"]).ends_with(0);
+    let socket = fs::read_dir(stage.path("run/forebay")).unwrap().next();
+    let silent = "import socket, sys; s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n\
+        s.connect(sys.argv[1]); open('connected', 'w').close(); sys.stdin.read()";
+    let mut command = stage.command(common::PYTHON);
+    command
+        .args(["-c", silent])
+        .arg(socket.unwrap().unwrap().path());
+    command.stdin(std::process::Stdio::piped());
+    let mut client = start(command);
+    stage.wait_for_file("connected");
+    stage.say(&["down", "--buffer", "pfs"]).ends_with(0);
+    drop(client.stdin.take());
+    wait(client);
 }
 
 #[test]

@@ -138,7 +138,7 @@ fn a_drain_that_is_killed_while_a_directory_is_unlocked_is_mended_by_the_next_on
 }
 
 #[test]
-fn what_is_below_a_locked_directory_gets_to_the_disks_where_each_directory_is_synced() {
+fn what_is_below_a_locked_directory_is_drained_at_once_where_each_directory_is_synced() {
     as_root!();
     let stage = Stage::new();
     let Some(pfs) = SlowPfs::mount() else {

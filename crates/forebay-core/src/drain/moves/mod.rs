@@ -82,7 +82,7 @@ pub(super) struct Move {
     way: Option<FromTo>,
     /// Where it goes in the end, if nothing of ours is there or on the way.
     end: Option<TreePath>,
-    /// What was renamed, at the place that it leaves; of a directory that is made, the one that is there.
+    /// Of a rename: what it was at the place that it leaves. Of a new directory: the one on the PFS that is taken for it.
     known: Option<Identity>,
     /// What the mark relies on.
     reads: ReadSet,

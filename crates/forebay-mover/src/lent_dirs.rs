@@ -16,10 +16,11 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The permissions that are given now.
-pub(crate) struct LentModes {
+pub(crate) struct LentDirs {
     lender: Lender,
     notes: PfsNotes,
-    /// Some were given. Before that a mode that gives the permission is a directory's own.
+    /// Set before the first permission is given. As long as it is not, a directory that gives the permission does so by its own
+    /// mode.
     is_used: AtomicBool,
     state: Mutex<State>,
 }
@@ -40,12 +41,12 @@ struct Given {
     acts: usize,
 }
 
-/// What an act needs.
+/// The directories that an act has got the permission for.
 #[must_use = "the permissions are taken back when it ends"]
 #[derive(Default)]
-pub(crate) struct Needed(Vec<Inode>);
+pub(crate) struct Loan(Vec<Inode>);
 
-impl Needed {
+impl Loan {
     pub(crate) fn is_nothing(&self) -> bool {
         self.0.is_empty()
     }
@@ -65,11 +66,11 @@ impl Found {
     }
 }
 
-impl LentModes {
+impl LentDirs {
     /// None yet. The notes are in this instance directory.
     pub(crate) fn new(instance: &Path) -> Self {
         let (user, group) = sys::my_ids();
-        LentModes {
+        LentDirs {
             lender: Lender {
                 user,
                 groups: sys::my_groups().unwrap_or(vec![group]),
@@ -80,27 +81,30 @@ impl LentModes {
         }
     }
 
-    /// Would this directory get the permission?
+    /// Would this directory, which is `to` after the act, get the permission?
+    fn is_due(&self, lower: &Lower, [from, to]: [&TreePath; 2]) -> bool {
+        let found = Found::at(lower, from);
+        found.is_ok_and(|found| self.lender.lends([from, to], &found.attr).is_some())
+    }
+
+    /// Would this directory get the permission for an act that leaves it where it is?
     pub(crate) fn concerns(&self, lower: &Lower, path: &TreePath) -> bool {
-        let found = || Found::at(lower, path).ok();
-        let lends = |found: Found| self.lender.lends([path, path], &found.attr);
-        !self.lender.may_everything() && found().and_then(lends).is_some()
+        !self.lender.may_everything() && self.is_due(lower, [path, path])
     }
 
     /// Gives these directories the permission if they need it, each with where it is after the act. Where that fails, the act
     /// fails as well and says so.
-    pub(crate) fn give(&self, lower: &Lower, dirs: &[[TreePath; 2]]) -> Needed {
+    pub(crate) fn give(&self, lower: &Lower, dirs: &[[TreePath; 2]]) -> Loan {
         if self.lender.may_everything() || dirs.is_empty() {
-            return Needed::default();
+            return Loan::default();
         }
-        let is_due = |[from, to]: &&[TreePath; 2]| {
-            let found = Found::at(lower, from);
-            found.is_ok_and(|found| self.lender.lends([from, to], &found.attr).is_some())
-        };
-        let due: Vec<_> = dirs.iter().filter(is_due).collect();
-        // Whoever has given it says so first: a mode that has it may be a given one.
+        let due = dirs.iter();
+        let due: Vec<_> = due
+            .filter(|[from, to]| self.is_due(lower, [from, to]))
+            .collect();
+        // Once some were given, one that seems to need nothing may have a given mode, which has to last for this act as well.
         match self.is_used.load(Ordering::SeqCst) {
-            false if due.is_empty() => Needed::default(),
+            false if due.is_empty() => Loan::default(),
             false => self.give_to(lower, due),
             true => self.give_to(lower, dirs),
         }
@@ -110,9 +114,9 @@ impl LentModes {
         &self,
         lower: &Lower,
         dirs: impl IntoIterator<Item = &'d [TreePath; 2]>,
-    ) -> Needed {
+    ) -> Loan {
         self.is_used.store(true, Ordering::SeqCst);
-        let mut needed = Needed::default();
+        let mut needed = Loan::default();
         let mut due = Vec::new();
         let state = &mut *self.state.lock();
         for [from, to] in dirs {
@@ -167,7 +171,7 @@ impl LentModes {
     }
 
     /// An act has ended: its directories get their modes back, unless another one needs the permission.
-    pub(crate) fn take_back(&self, lower: &Lower, needed: Needed, counters: &Counters) {
+    pub(crate) fn take_back(&self, lower: &Lower, needed: Loan, counters: &Counters) {
         if needed.is_nothing() {
             return;
         }
@@ -242,6 +246,7 @@ fn restore(lower: &Lower, told: &LentDir) -> Work<()> {
         let Some(mode) = told.gives_back(&found.attr) else {
             continue;
         };
+        // Opened before: by its own mode the owner may not be able to.
         let readable = sys::open(
             found.dir.as_fd(),
             b".",
@@ -249,10 +254,13 @@ fn restore(lower: &Lower, told: &LentDir) -> Work<()> {
             0,
         );
         sys::chmod_of_path(found.dir.as_fd(), mode).during("chmod")?;
-        if lower.sync_by() != SyncBy::Nothing
-            && let Ok(dir) = readable
-        {
-            sys::fsync(dir.as_fd()).during("fsync directory")?;
+        if lower.sync_by() != SyncBy::Nothing {
+            let root = || lower.open(&TreePath::root(), libc::O_RDONLY | libc::O_DIRECTORY);
+            match readable {
+                Ok(dir) => sys::fsync(dir.as_fd()),
+                Err(_) => sys::sync_names(found.dir.as_fd(), root),
+            }
+            .during("fsync directory")?;
         }
         lower.note_changed(path.clone());
     }
@@ -287,8 +295,8 @@ mod tests {
             }
         }
 
-        fn lent(&self) -> LentModes {
-            let mut lent = LentModes::new(self.storage.path());
+        fn lent(&self) -> LentDirs {
+            let mut lent = LentDirs::new(self.storage.path());
             lent.lender.user = self.user;
             lent
         }

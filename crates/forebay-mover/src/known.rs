@@ -1,0 +1,83 @@
+//! Looks through a directory of the PFS: what it is known by, with all that is in it.
+
+use crate::pfs::{self, During, Trouble};
+use forebay_core::drain::{Work, is_leftover};
+use forebay_core::identity::Identity;
+use forebay_core::path::TreePath;
+use forebay_pfs::Lower;
+use forebay_sys::{self as sys, Errno};
+use std::collections::HashSet;
+use std::os::fd::AsFd;
+
+/// See [`drain::Act::Know`].
+pub(crate) fn know(lower: &Lower, dir: &TreePath) -> Work<Identity> {
+    known(lower, dir, &mut HashSet::new()).map_err(Trouble::into_core)
+}
+
+/// A directory of which what is in it is being looked at.
+struct Opened {
+    path: TreePath,
+    ino: u64,
+    itself: Identity,
+    entries: Vec<(Vec<u8>, Option<Identity>)>,
+    /// Directories that are still to be looked at, and whether they count.
+    dirs: Vec<(Vec<u8>, bool)>,
+    /// Does it count for what the directory above is known by? What drains have left does not, because it is swept anyway; but
+    /// the directories in it are noted.
+    counts: bool,
+}
+
+impl Opened {
+    fn new(lower: &Lower, path: TreePath, counts: bool) -> pfs::Work<Self> {
+        let fd = lower
+            .open(&path, libc::O_RDONLY | libc::O_DIRECTORY)
+            .during("open directory")?;
+        let itself = sys::stat(fd.as_fd(), b"").during("stat")?;
+        let mut opened = Opened {
+            path,
+            ino: itself.ino,
+            itself: Identity::of(&itself),
+            entries: Vec::new(),
+            dirs: Vec::new(),
+            counts,
+        };
+        let mut raw = Vec::new();
+        while sys::read_dir(fd.as_fd(), &mut raw).during("read directory")? {
+            for entry in raw.drain(..) {
+                let is_left = is_leftover(&entry.name);
+                match sys::stat(fd.as_fd(), &entry.name) {
+                    Ok(attr) if pfs::is_dir(&attr) => opened.dirs.push((entry.name, !is_left)),
+                    Ok(_) if is_left => {}
+                    Ok(attr) => opened
+                        .entries
+                        .push((entry.name, Some(Identity::of_copy(&attr)))),
+                    Err(Errno::NOENT) => {}
+                    Err(e) => return Err(e).during("stat"),
+                }
+            }
+        }
+        Ok(opened)
+    }
+}
+
+/// What it is known by. Adds the inode numbers of the directories in it to `dirs`.
+pub(crate) fn known(lower: &Lower, dir: &TreePath, dirs: &mut HashSet<u64>) -> pfs::Work<Identity> {
+    let mut stack = vec![Opened::new(lower, dir.clone(), true)?];
+    loop {
+        let at = stack.last_mut().expect("it ends with the first");
+        if let Some((name, counts)) = at.dirs.pop() {
+            let below = Opened::new(lower, at.path.join(&name), counts)?;
+            dirs.insert(below.ino);
+            stack.push(below);
+            continue;
+        }
+        let done = stack.pop().expect("it ends with the first");
+        let entries = done.entries.iter().map(|(name, entry)| (&name[..], *entry));
+        let known = done.itself.with_contents(entries);
+        match stack.last_mut() {
+            Some(_) if !done.counts => {}
+            Some(above) => above.entries.push((done.path.name().to_vec(), Some(known))),
+            None => return Ok(known),
+        }
+    }
+}
