@@ -54,6 +54,18 @@ impl Identity {
         Self::new(attr, false)
     }
 
+    /// Of a directory, with its birth: another one may get its number when it is gone. What is in it is not known.
+    pub fn of_dir(attr: &Attr) -> Self {
+        let born = match attr.btime == Timestamp::default() {
+            true => 0,
+            false => of_time(attr.btime) & !BELOW_BODY,
+        };
+        Identity {
+            ino: attr.ino,
+            state: IS_DIR | born,
+        }
+    }
+
     /// Of a directory that the drain has made, whatever its inode number is.
     pub const MADE_DIR: Identity = Identity {
         ino: 0,
@@ -82,7 +94,6 @@ impl Identity {
             return Identity { ino, state: IS_DIR };
         }
         let kind = u64::from(attr.mode & libc::S_IFMT);
-        let of_time = |at: Timestamp| mix(at.sec as u64, u64::from(at.nsec));
         let body = mix(mix(kind, attr.size), of_time(attr.mtime)) & !BELOW_BODY;
         let changed = match with_ctime {
             true => of_time(attr.ctime) & BELOW_BODY & !FLAGS | IN_FULL,
@@ -244,6 +255,14 @@ impl Identity {
         self.is_same_inode(Self::new(now, false))
     }
 
+    /// Is it this directory? Where its birth is known, one that was made later with the same number is another one.
+    pub fn is_dir_of(self, now: &Attr) -> bool {
+        let born = |known: Self| known.state & !BELOW_BODY;
+        let (then, now_born) = (born(self), born(Self::of_dir(now)));
+        let is_other = then != 0 && now_born != 0 && then != now_born;
+        self.is_inode_of(now) && !self.has_contents() && !is_other
+    }
+
     /// Are the two of one inode, whatever has become of it?
     pub fn is_same_inode(self, other: Self) -> bool {
         self.has_number_of(other) && (self.state ^ other.state) & IS_DIR == 0
@@ -274,6 +293,10 @@ impl Identity {
             state: (both >> 64) as u64,
         }
     }
+}
+
+fn of_time(at: Timestamp) -> u64 {
+    mix(at.sec as u64, u64::from(at.nsec))
 }
 
 /// The two sums of a directory with something more in it.
@@ -420,6 +443,23 @@ mod tests {
         ] {
             assert!(other.has_contents() && !known.is_same(other));
         }
+    }
+
+    #[test]
+    fn a_directory_that_was_made_later_with_the_number_of_one_is_another() {
+        let born = |sec| {
+            let mut attr = dir();
+            attr.btime.sec = sec;
+            attr
+        };
+        let known = Identity::of_dir(&born(5));
+        assert!(known.is_dir_of(&born(5)) && !known.is_dir_of(&born(6)));
+        // Some file systems do not tell it.
+        assert!(known.is_dir_of(&born(0)) && Identity::of_dir(&born(0)).is_dir_of(&born(5)));
+        let mut other = born(5);
+        other.ino += 1;
+        assert!(!known.is_dir_of(&other) && !known.is_dir_of(&file()));
+        assert!(Identity::MADE_DIR.is_dir_of(&born(5)));
     }
 
     #[test]

@@ -95,7 +95,7 @@ fn further_name(lower: &Lower, held: &mut Held, name: &Name) -> Work<Named> {
 }
 
 fn check_is(target: BorrowedFd<'_>, is: Identity) -> Work<()> {
-    match is.is_inode_of(&sys::stat(target, b"").during("stat")?) {
+    match is.is_dir_of(&sys::stat(target, b"").during("stat")?) {
         true => Ok(()),
         false => Err(Errno::EXIST).during("open directory"),
     }

@@ -35,6 +35,7 @@ struct State {
 
 /// A directory that has the permission.
 struct Given {
+    dir: OwnedFd,
     told: LentDir,
     note: u64,
     /// Acts that need it.
@@ -117,13 +118,17 @@ impl LentDirs {
     ) -> Loan {
         self.is_used.store(true, Ordering::SeqCst);
         let mut needed = Loan::default();
-        let mut due = Vec::new();
+        let mut due: Vec<(Inode, OwnedFd, LentDir)> = Vec::new();
         let state = &mut *self.state.lock();
         for [from, to] in dirs {
             let Ok(found) = Found::at(lower, from) else {
                 continue;
             };
             let inode = inode_of(&found.attr);
+            // Two paths can lead to one directory.
+            if needed.0.contains(&inode) || due.iter().any(|(due, ..)| *due == inode) {
+                continue;
+            }
             if let Some(given) = state.dirs.get_mut(&inode) {
                 given.acts += 1;
                 needed.0.push(inode);
@@ -139,8 +144,13 @@ impl LentDirs {
             if sys::chmod_of_path(dir.as_fd(), told.mode()).is_ok() {
                 left += 1;
                 needed.0.push(inode);
-                let acts = 1;
-                state.dirs.insert(inode, Given { told, note, acts });
+                let given = Given {
+                    dir,
+                    told,
+                    note,
+                    acts: 1,
+                };
+                state.dirs.insert(inode, given);
             }
         }
         match left {
@@ -178,17 +188,23 @@ impl LentDirs {
         let state = &mut *self.state.lock();
         let mut over = Vec::new();
         for inode in needed.0 {
-            let given = state.dirs.get_mut(&inode);
-            given.expect("what an act needs is given").acts -= 1;
-            if let Some(given) = state.dirs.remove(&inode) {
-                match given.acts {
-                    0 => over.push((given.note, given.told)),
-                    _ => drop(state.dirs.insert(inode, given)),
-                }
+            let Some(mut given) = state.dirs.remove(&inode) else {
+                continue;
+            };
+            given.acts -= 1;
+            match given.acts {
+                0 => over.push(given),
+                _ => drop(state.dirs.insert(inode, given)),
             }
         }
-        for (note, told) in over {
-            match restore(lower, &told) {
+        for Given {
+            dir, told, note, ..
+        } in over
+        {
+            // Wherever it is by now.
+            let found = sys::stat(dir.as_fd(), b"").during("stat");
+            let found = found.map(|attr| Found { dir, attr });
+            match found.and_then(|found| give_back(lower, &told, &found)) {
                 Ok(()) => {
                     let left = state.notes.get_mut(&note);
                     let left = left.expect("a note tells of each directory");
@@ -236,32 +252,35 @@ fn remark(counters: &Counters, told: &LentDir, e: crate::pfs::Trouble) {
     ));
 }
 
-/// Gives a directory its own mode back, and brings that to the disks: the note goes next.
+/// Gives a directory its own mode back, where a note says that it may be.
 fn restore(lower: &Lower, told: &LentDir) -> Work<()> {
     for path in told.places() {
-        let found = match Found::at(lower, path) {
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => continue,
-            found => found.during("open directory")?,
-        };
-        let Some(mode) = told.gives_back(&found.attr) else {
-            continue;
-        };
-        // Opened before: by its own mode the owner may not be able to.
-        let readable = sys::open(
-            found.dir.as_fd(),
-            b".",
-            libc::O_RDONLY | libc::O_DIRECTORY,
-            0,
-        );
-        sys::chmod_of_path(found.dir.as_fd(), mode).during("chmod")?;
-        if lower.sync_by() != SyncBy::Nothing {
-            let root = || lower.open(&TreePath::root(), libc::O_RDONLY | libc::O_DIRECTORY);
-            match readable {
-                Ok(dir) => sys::fsync(dir.as_fd()),
-                Err(_) => sys::sync_names(found.dir.as_fd(), root),
-            }
-            .during("fsync directory")?;
+        match Found::at(lower, path) {
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
+            found => give_back(lower, told, &found.during("open directory")?)?,
         }
+    }
+    Ok(())
+}
+
+/// Gives this directory its own mode back, if it is the one, and brings that to the disks: the note goes next.
+fn give_back(lower: &Lower, told: &LentDir, found: &Found) -> Work<()> {
+    let Some(mode) = told.gives_back(&found.attr) else {
+        return Ok(());
+    };
+    let dir = found.dir.as_fd();
+    // Opened before: by its own mode the owner may not be able to.
+    let readable = sys::open(dir, b".", libc::O_RDONLY | libc::O_DIRECTORY, 0);
+    sys::chmod_of_path(dir, mode).during("chmod")?;
+    if lower.sync_by() != SyncBy::Nothing {
+        let root = || lower.open(&TreePath::root(), libc::O_RDONLY | libc::O_DIRECTORY);
+        match readable {
+            Ok(readable) => sys::fsync(readable.as_fd()),
+            Err(_) => sys::sync_names(dir, root),
+        }
+        .during("fsync directory")?;
+    }
+    for path in told.places() {
         lower.note_changed(path.clone());
     }
     Ok(())

@@ -225,16 +225,21 @@ fn ensure_dir(
         there => there.during("open directory")?,
     };
     let found = sys::stat(there.as_fd(), b"").during("stat")?;
-    if is_made {
-        return Ok(Identity::of(&found));
-    }
     let is_empty = || {
         let listed = sys::open(there.as_fd(), b".", libc::O_RDONLY | libc::O_DIRECTORY, 0);
         let mut entries = Vec::new();
         let read = |dir: OwnedFd| sys::read_dir(dir.as_fd(), &mut entries);
         listed.and_then(read).is_ok() && entries.is_empty()
     };
-    if !new.may_be(&found, &own()?, is_empty) {
+    let by = sys::my_ids().0;
+    let is_it = match is_made {
+        true => {
+            let around = sys::stat(dir.as_fd(), b"").during("stat")?.uid;
+            NewDir::is_made(&found, by, around, is_empty)
+        }
+        false => new.may_be(&found, &own()?, by, is_empty),
+    };
+    if !is_it {
         return Err(Errno::EXIST).during("mkdir");
     }
     // It gets its own mode back with the other attributes, at the end.
@@ -242,7 +247,7 @@ fn ensure_dir(
         let mode = found.mode & 0o7777 | drain::NEW_DIR_MODE;
         sys::chmod_of_path(there.as_fd(), mode).during("chmod")?;
     }
-    Ok(Identity::of(&found))
+    Ok(Identity::of_dir(&found))
 }
 
 /// See [`drain::Act::SyncDirs`].
@@ -445,7 +450,7 @@ mod tests {
         assert_eq!(at("outside").metadata().unwrap().mode() & 0o777, 0o500);
         fs::create_dir(at("own")).unwrap();
         fs::set_permissions(at("own"), locked).unwrap();
-        let found = Identity::of(&sys::stat(tree.lower.root(), b"own").unwrap());
+        let found = Identity::of_dir(&sys::stat(tree.lower.root(), b"own").unwrap());
         assert_eq!(make("own"), Ok(found));
         assert_eq!(at("own").metadata().unwrap().mode() & 0o777, 0o700);
     }
@@ -458,7 +463,6 @@ mod tests {
                 link: 0,
             },
             known: None,
-            may_be_made: false,
         }
     }
 
@@ -485,19 +489,15 @@ mod tests {
         assert_eq!(at("new").metadata().unwrap().mode() & 0o777, 0o500);
         make_dir(&tree.lower, &new_dir("mine"), own(me)).unwrap();
         let known = NewDir {
-            known: Some(Identity::of(&look("known"))),
+            known: Some(Identity::of_dir(&look("known"))),
             ..new_dir("known")
         };
         make_dir(&tree.lower, &known, own(me + 1)).unwrap();
-        // A drain of root that was killed has made it, if anybody has.
+        // A drain of this user that was killed has made it, if anybody has.
         for name in ["just", "full"] {
             fs::set_permissions(at(name), fs::Permissions::from_mode(0o700)).unwrap();
-            let may_be_made = NewDir {
-                may_be_made: true,
-                ..new_dir(name)
-            };
-            let made = make_dir(&tree.lower, &may_be_made, own(me + 1));
-            assert_eq!(made.is_ok(), me == 0 && name == "just", "{made:?}");
+            let made = make_dir(&tree.lower, &new_dir(name), own(me + 1));
+            assert_eq!(made.is_ok(), name == "just", "{made:?}");
         }
     }
 

@@ -210,7 +210,10 @@ impl Objects {
     fn examine(&self, object: ObjectName) -> Sys<Option<Kept>> {
         let folder = self.folder(object, false)?;
         let flags = self.spares.flags.load(Ordering::Relaxed);
-        let fd = sys::open(folder.as_fd(), &Backing::name(object, false), flags, 0)?;
+        // One on which somebody has a lease is in use.
+        let fd = sys::open_at_once(flags, |flags| {
+            sys::open(folder.as_fd(), &Backing::name(object, false), flags, 0)
+        })?;
         let opened = Opened {
             spares: &self.spares,
             object,

@@ -244,9 +244,12 @@ impl Hold {
     pub fn remark_on_place(&self) -> Option<String> {
         let here = sys::stat(self.lower.root(), b"").ok()?;
         let named = sys::open_path(&self.root, libc::O_PATH | libc::O_DIRECTORY);
-        let named = named.and_then(|dir| sys::stat(dir.as_fd(), b""));
-        if named.is_ok_and(|named| (named.dev, named.ino) == (here.dev, here.ino)) {
-            return None;
+        match named.and_then(|dir| sys::stat(dir.as_fd(), b"")) {
+            // The device of a network file system has another number with each mount.
+            Ok(named) if named.ino == here.ino => return None,
+            Ok(_) | Err(Errno::NOENT | Errno::NOTDIR) => {}
+            // Nobody can tell.
+            Err(_) => return None,
         }
         if here.nlink == 0 {
             return Some(format!(
@@ -255,11 +258,13 @@ impl Hold {
             ));
         }
         let now = fs::read_link(sys::proc_link(self.lower.root())).ok()?;
-        Some(format!(
-            "others have renamed {} while it was buffered: what was drained is in {}",
-            self.root.display(),
-            now.display()
-        ))
+        (now != self.root).then(|| {
+            format!(
+                "others have renamed {} while it was buffered: what was drained is in {}",
+                self.root.display(),
+                now.display()
+            )
+        })
     }
 
     /// The buffer holds nothing any more: the directory is free.

@@ -13,6 +13,7 @@
 //! | 5 | labels may be such that only root changes them |
 
 use crate::durable;
+use crate::instance::holds_objects;
 use forebay_objects::label::LabelsOf;
 use forebay_sys as sys;
 use serde::{Deserialize, Serialize};
@@ -227,20 +228,34 @@ pub(crate) fn bring_up_to_date(
     dir: &Path,
     found: Found,
 ) -> Result<(LabelsOf, Option<u32>), FormatError> {
+    // Without objects there are no labels yet.
+    let best = || {
+        let failed = |cause| FormatError::Io {
+            path: dir.to_owned(),
+            cause,
+        };
+        if holds_objects(dir).unwrap_or(true) {
+            return Ok(None);
+        }
+        let opened = sys::open_path(dir, libc::O_RDONLY | libc::O_DIRECTORY);
+        let opened = opened.map_err(|e| failed(e.into()))?;
+        Ok(Some(LabelsOf::best(opened.as_fd())))
+    };
     match found {
         Found::New => {
-            let failed = |e| FormatError::Io {
-                path: dir.to_owned(),
-                cause: io::Error::from(e),
-            };
-            let opened = sys::open_path(dir, libc::O_RDONLY | libc::O_DIRECTORY);
-            let labels = LabelsOf::best(opened.map_err(failed)?.as_fd());
+            let labels = best()?.unwrap_or(LabelsOf::Owners);
             write(dir, CURRENT, labels).map(|()| (labels, None))
         }
-        Found::Known(CURRENT, labels) => Ok((labels, None)),
         Found::Known(before, labels) => {
             climb(dir, before, labels, &STEPS)?;
-            Ok((labels, Some(before)))
+            let now = match labels {
+                LabelsOf::Owners => best()?.unwrap_or(labels),
+                LabelsOf::Root => labels,
+            };
+            if now != labels {
+                write(dir, CURRENT, now)?;
+            }
+            Ok((now, (before != CURRENT).then_some(before)))
         }
     }
 }
@@ -343,7 +358,11 @@ mod tests {
             fs::write(folder.0.join("format.json.new"), "{\"for").unwrap();
             let found = look(&folder.0).unwrap();
             assert_eq!(found, Found::Known(1, LabelsOf::Owners), "{trace}");
-            let labels = LabelsOf::Owners;
+            // What can't be listed may hold objects.
+            let labels = match trace {
+                "obj" | "dir" => LabelsOf::Owners,
+                _ => LabelsOf::best(fs::File::open(&folder.0).unwrap().as_fd()),
+            };
             let known = bring_up_to_date(&folder.0, found).unwrap();
             assert_eq!(known, (labels, Some(1)));
             assert_eq!(look(&folder.0).unwrap(), Found::Known(CURRENT, labels));

@@ -155,9 +155,6 @@ impl Clients {
     /// in, because a program comes when the bridge is about to end.
     pub fn speaks(&self, pid: i32, before: Speaker, now: Speaker) -> bool {
         let mut door = self.by_process.lock();
-        if before == now {
-            return true;
-        }
         if now == Speaker::Program && door.is_closed {
             return false;
         }

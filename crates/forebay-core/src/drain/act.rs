@@ -192,26 +192,33 @@ pub struct NewDir {
     pub object: ObjectName,
     /// The one that an earlier pass has made or found there.
     pub known: Option<Identity>,
-    /// An earlier pass may have made one, and has not noted which.
-    pub may_be_made: bool,
 }
 
 impl NewDir {
     /// May the directory that was found there be taken for it? It will get the attributes of the backing directory, which are
-    /// `own`: that of another user must not.
-    pub fn may_be(&self, found: &Attr, own: &Attr, is_empty: impl FnOnce() -> bool) -> bool {
-        let is_known = self.known.is_some_and(|known| known.is_inode_of(found));
-        let is_just_made = || {
-            self.may_be_made
-                && self.known.is_none()
-                && (found.uid, found.mode & 0o7777) == (ROOT, NEW_DIR_MODE)
-                && is_empty()
-        };
+    /// `own`: that of another user must not. A drain by the user `by` that was killed may have made it and not have noted that,
+    /// and a network file system may have made it and lost the answer.
+    pub fn may_be(
+        &self,
+        found: &Attr,
+        own: &Attr,
+        by: u32,
+        is_empty: impl FnOnce() -> bool,
+    ) -> bool {
+        let is_known = self.known.is_some_and(|known| known.is_dir_of(found));
+        let is_just_made = || found.uid == by && found.mode & 0o777 == NEW_DIR_MODE && is_empty();
         is_dir(found) && (is_known || found.uid == own.uid || is_just_made())
+    }
+
+    /// Is this what was made a moment ago by the user `by`, in a directory of the user `around`? The call that makes a directory
+    /// gives no descriptor, so others may have put theirs in its place.
+    pub fn is_made(found: &Attr, by: u32, around: u32, is_empty: impl FnOnce() -> bool) -> bool {
+        // Any other user can give it to nobody.
+        by != ROOT || ([by, around].contains(&found.uid) && is_empty())
     }
 }
 
-/// Only root makes directories for others, so only what root owns can be one that a killed drain has just made.
+/// Who may make directories for others.
 const ROOT: u32 = 0;
 /// The mode of a directory of the PFS until it gets that of its backing directory.
 pub const NEW_DIR_MODE: u32 = 0o700;

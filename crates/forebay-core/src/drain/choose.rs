@@ -61,6 +61,9 @@ enum State {
     Marking(Conflict, Option<Identity>),
     Probe(Conflict, Option<Identity>),
     Probing(Conflict, Option<Identity>),
+    /// What was made in it past the buffer?
+    ListBacking(Conflict, Option<Identity>),
+    ListingBacking(Conflict, Option<Identity>),
     /// Only the bridge itself has it open.
     Pause(Conflict, Option<Identity>),
     Pausing(Conflict, Option<Identity>),
@@ -281,7 +284,14 @@ impl Choose {
         }
         let covers = conflict.record.covers(&self.choice.path).is_some();
         if theirs.is_none() && !covers && !is_replaced && !conflict.lacks_dir {
-            return self.refuse("it replaces nothing on the PFS", sheet);
+            return self.refuse(REPLACES_NOTHING, sheet);
+        }
+        let is_ours = |there: &Attr| {
+            let known = conflict.record.replaces;
+            conflict.record.drained.is_some() && known.is_some_and(|known| known.is_dir_of(there))
+        };
+        if conflict.is_of_both && theirs.as_ref().is_some_and(is_ours) {
+            return self.refuse(REPLACES_NOTHING, sheet);
         }
         let goes = conflict.is_of_both || conflict.lacks_dir;
         if conflict.record.kind == Kind::Dir && self.choice.side == Side::Theirs && !goes {
@@ -292,6 +302,9 @@ impl Choose {
                 if is_dir(&attr) && self.choice.side == Side::Ours && !conflict.is_of_both =>
             {
                 State::Know(conflict)
+            }
+            theirs if conflict.is_of_both => {
+                State::Decide(conflict, theirs.as_ref().map(Identity::of_dir))
             }
             theirs => State::Decide(conflict, theirs.as_ref().map(Identity::of)),
         };
@@ -470,6 +483,12 @@ impl Conflict {
 /// Why a directory is not chosen about.
 const IS_DIR: &str = "it is a directory of the buffer: if theirs is a directory as well, take ours or theirs; else move what is theirs out of the way on the PFS and drain again, or rename or remove ours with `forebay run` and take theirs then";
 
+/// Why there is nothing to choose about.
+const REPLACES_NOTHING: &str = "it replaces nothing on the PFS";
+
+/// Why a backing directory does not go.
+const HAS_STRAYS: &str = "something was made in it past the buffer, and would be lost: `forebay drain` names it; move it to its place by hand";
+
 /// Why nothing is renamed that is not there.
 const IS_GONE: &str = "others have removed what was renamed: take theirs";
 
@@ -536,7 +555,14 @@ impl Strand for Choose {
             (State::Probing(conflict, now), Got::Busy(busy)) => {
                 self.state = match busy.contains(&conflict.record.object.oid) {
                     true => State::Unmark(Some(IS_OPEN)),
-                    false => State::Decide(conflict, now),
+                    false => State::ListBacking(conflict, now),
+                };
+            }
+            (State::ListingBacking(conflict, now), Got::Strays(lists)) => {
+                self.state = match &lists[..] {
+                    [Ok(strays)] if strays.is_empty() => State::Decide(conflict, now),
+                    [Ok(_)] => State::Unmark(Some(HAS_STRAYS)),
+                    _ => State::Unmark(Some(IS_UNKNOWN)),
                 };
             }
             (State::Pausing(conflict, now), Got::Done) => self.state = State::Probe(conflict, now),
@@ -608,6 +634,11 @@ impl Strand for Choose {
                     };
                     self.state = State::Probing(conflict.clone(), *now);
                     return Ok(Some(probe));
+                }
+                State::ListBacking(conflict, now) => {
+                    let list = Act::ListBacking(vec![conflict.record.object]);
+                    self.state = State::ListingBacking(conflict.clone(), *now);
+                    return Ok(Some(list));
                 }
                 State::Pause(conflict, now) => {
                     self.tries += 1;

@@ -145,6 +145,11 @@ pub(super) fn is_natural(
     Ok(lower_dir(facts, path, reads)?.as_ref() == Some(path))
 }
 
+/// Is it a directory that a drain has made?
+fn is_there(record: &PathRecord) -> bool {
+    record.kind == Kind::Dir && record.drained.is_some() && record.hides.is_none()
+}
+
 /// The highest directory at or above `path` that is not on the PFS under its own path, with nothing left to
 /// move. `None`: something may be put into `path` there.
 pub(super) fn unsettled(
@@ -158,7 +163,8 @@ pub(super) fn unsettled(
         let here = match read(facts, &at, reads)? {
             Some(r) if r.transit == Some(Transit::Placing) => false,
             Some(r) if r.kind == Kind::Moved => r.origin.as_ref() == Some(&at),
-            Some(r) => r.kind == Kind::Dir && r.drained.is_some() && r.hides.is_none(),
+            // One that is not known may be of others.
+            Some(r) => is_there(&r) && r.replaces.is_some(),
             None => true,
         };
         if !here {

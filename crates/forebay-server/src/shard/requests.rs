@@ -57,7 +57,7 @@ impl Shard {
             return self.refuse(key, request.seq, libc::EPERM);
         }
         server.counters.request(request.op);
-        if !self.note_speaker(key, request.op) {
+        if !self.note_speaker(key, request.op, cred.uid) {
             return self.close(key);
         }
         match request.op {
@@ -114,16 +114,21 @@ impl Shard {
     }
 
     /// Notes who asks this. False: the bridge is about to end, and lets no program in.
-    fn note_speaker(&mut self, key: u64, op: Op) -> bool {
+    fn note_speaker(&mut self, key: u64, op: Op, uid: u32) -> bool {
         let Some(connection) = self.connection(key) else {
             return true;
         };
         let (before, pid) = (connection.speaker, connection.peer.pid);
-        let now = match (op, before) {
-            (Op::Admin, _) => Speaker::Command,
-            (_, Speaker::Nobody) => Speaker::Program,
-            _ => return true,
+        let now = match op {
+            // Each says it first.
+            Op::Hello => return true,
+            Op::Admin if may_ask(Asked::Control, uid, self.server.uid()) => Speaker::Command,
+            Op::Admin => return true,
+            _ => Speaker::Program,
         };
+        if before == now {
+            return true;
+        }
         let is_let_in = self.server.clients.speaks(pid, before, now);
         if is_let_in && let Some(connection) = self.connection(key) {
             connection.speaker = now;

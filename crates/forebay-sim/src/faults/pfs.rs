@@ -448,7 +448,7 @@ impl Pfs {
         let path = &new.path;
         let is_empty = self.below(path).len() == 1;
         match self.attr(path) {
-            Some(found) if new.may_be(&found, own, || is_empty) => Ok(Identity::of(&found)),
+            Some(found) if new.may_be(&found, own, 0, || is_empty) => Ok(Identity::of_dir(&found)),
             Some(_) => refuse("mkdir", libc::EEXIST),
             None if !self.has_dir(path) => refuse("mkdir", libc::ENOENT),
             None if self.is_full() => refuse("mkdir", libc::ENOSPC),
@@ -457,7 +457,7 @@ impl Pfs {
                 let ino = u64::MAX - self.count;
                 let kind = Kind::Dir;
                 self.add(path.clone(), Thing { ino, kind }, 0);
-                Ok(Identity::of(&self.attr(path).unwrap_or_default()))
+                Ok(Identity::of_dir(&self.attr(path).unwrap_or_default()))
             }
         }
     }
@@ -538,7 +538,7 @@ impl Pfs {
         thing: Thing,
         mtime: i64,
     ) -> Work<()> {
-        if self.attr(path).is_some_and(|found| !is.is_inode_of(&found)) {
+        if self.attr(path).is_some_and(|found| !is.is_dir_of(&found)) {
             return refuse("open directory", libc::EEXIST);
         }
         match self.inode_mut(path) {

@@ -44,6 +44,12 @@ impl Move {
                 self.may_be_made = is_done || seen[0].is_err() || is_early;
             }
         }
+        if is_done && self.way.is_none() && !self.is_made_again {
+            // Which it is, and whose, is told where it is made again.
+            self.is_made_again = true;
+            self.state = State::Marked;
+            return;
+        }
         let is_known = is_done || dir.iter().any(is_no_dir);
         // Taken for not done, a rename that was done would leave its record leading to nothing: that is always waited for.
         let is_last = match self.way {

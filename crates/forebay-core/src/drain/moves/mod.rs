@@ -94,6 +94,8 @@ pub(super) struct Move {
     makes_dir: bool,
     /// The directory that could not be made may be there.
     may_be_made: bool,
+    /// It was, and is there.
+    is_made_again: bool,
     /// Looks since it has failed.
     looks: u32,
     /// The directory may have been made before.
@@ -116,6 +118,7 @@ impl Move {
             is_unmarked: false,
             makes_dir: what == What::MakeDir,
             may_be_made: false,
+            is_made_again: false,
             looks: 0,
             was_made: false,
             outcome: Ok(()),
@@ -149,8 +152,7 @@ impl Move {
         Act::MakeDir(NewDir {
             path: path.clone(),
             object: record.object,
-            known: record.replaces,
-            may_be_made: self.was_made,
+            known: self.known.or(record.replaces),
         })
     }
 

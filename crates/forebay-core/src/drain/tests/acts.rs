@@ -8,6 +8,11 @@ use crate::path::TreePath;
 use crate::record::ObjectName;
 use crate::table::Change;
 
+/// The user of the drain.
+const ROOT: u32 = 0;
+/// Of what is in the buffer.
+const OWNER: u32 = 1001;
+
 impl World {
     pub(super) fn lower_attr(&self, path: &TreePath) -> Option<Attr> {
         self.attr_in(&self.pfs, path)
@@ -17,6 +22,9 @@ impl World {
         let node = tree.get(path)?;
         Some(Attr {
             mode: match node {
+                Node::Dir if self.made.contains_key(path) && !self.dressed.contains_key(path) => {
+                    libc::S_IFDIR | NEW_DIR_MODE
+                }
                 Node::Dir => libc::S_IFDIR | 0o755,
                 Node::File(_) => libc::S_IFREG | 0o644,
             },
@@ -28,20 +36,33 @@ impl World {
                 sec: self.dressed.get(path).copied().unwrap_or(-1),
                 nsec: 0,
             },
-            // Of directories that others did not make none has a number.
-            uid: u32::from(self.of_another_user.contains(path)),
-            ino: u64::from(self.of_another_user.contains(path)),
+            uid: match node {
+                _ if self.of_another_user.contains(path) => 1,
+                Node::Dir if self.made.contains_key(path) && !self.dressed.contains_key(path) => {
+                    ROOT
+                }
+                _ => OWNER,
+            },
+            // Nothing else has one.
+            ino: match self.of_another_user.contains(path) {
+                true => 1,
+                false => self.made.get(path).copied().unwrap_or_default(),
+            },
             ..Attr::default()
         })
     }
 
     fn make_dir(&mut self, new: &NewDir) -> Work<Identity> {
         let path = &new.path;
+        let own = Attr {
+            uid: OWNER,
+            ..Attr::default()
+        };
         let is_empty = !self.pfs.keys().any(|p| p != path && p.is_within(path));
         match self.lower_attr(path) {
             _ if self.broken.is_some() || !self.has_dir(path) => self.fails("mkdir"),
-            Some(found) if new.may_be(&found, &Attr::default(), || is_empty) => {
-                Ok(Identity::of(&found))
+            Some(found) if new.may_be(&found, &own, ROOT, || is_empty) => {
+                Ok(Identity::of_dir(&found))
             }
             Some(_) => Err(Trouble {
                 operation: "mkdir",
@@ -50,7 +71,9 @@ impl World {
             None => {
                 let before = self.pfs.clone();
                 self.pfs.insert(path.clone(), Node::Dir);
-                let made = Identity::of(&self.lower_attr(path).unwrap_or_default());
+                let number = self.number();
+                self.made.insert(path.clone(), number);
+                let made = Identity::of_dir(&self.lower_attr(path).unwrap_or_default());
                 self.answer("mkdir", before, made)
             }
         }
@@ -129,6 +152,11 @@ impl World {
         );
         let before = self.pfs.clone();
         move_tree(&mut self.pfs, from, to);
+        let rebased = |path: TreePath| path.rebase(from, to).unwrap_or(path);
+        let made = std::mem::take(&mut self.made).into_iter();
+        self.made = made.map(|(path, n)| (rebased(path), n)).collect();
+        let dressed = std::mem::take(&mut self.dressed).into_iter();
+        self.dressed = dressed.map(|(path, at)| (rebased(path), at)).collect();
         self.answer("rename", before, ())
     }
 
@@ -152,6 +180,8 @@ impl World {
         }
         for (path, _) in subtree(&self.pfs, target) {
             self.pfs.remove(&path);
+            self.made.remove(&path);
+            self.dressed.remove(&path);
         }
         Ok(())
     }
@@ -291,7 +321,7 @@ impl World {
             }
             Act::Dress { path, is, object } => {
                 let found = self.lower_attr(path).unwrap_or_default();
-                assert!(moves::is_dir(&found) && is.is_inode_of(&found), "{path}");
+                assert!(moves::is_dir(&found) && is.is_dir_of(&found), "{path}");
                 self.of_another_user.remove(path);
                 let changed = self.objects[&object.oid].changed;
                 self.dressed.insert(path.clone(), changed);

@@ -2,7 +2,6 @@
 //! that takes its place keeps what is in it.
 
 use super::*;
-use crate::facts::Attr;
 use crate::identity::Identity;
 use crate::record::{BridgeId, ObjectId, PathRecord, Transit};
 
@@ -248,25 +247,75 @@ fn a_directory_of_another_user_is_not_taken_for_the_one_in_the_buffer_until_some
         assert_eq!(world.pfs, both);
         assert_eq!(world.dressed.contains_key(&p("d")), !keeps_their_owner);
     }
-    // It came in place of one that was drained.
-    let mut world = World::default();
-    world.create(&p("d"), Node::Dir);
-    let keep = PassTerms {
-        keep: true,
-        ..terms(1)
+}
+
+#[test]
+fn what_others_put_in_place_of_a_drained_directory_or_remove_is_judged_anew() {
+    let keep = || {
+        Drain::new(PassTerms {
+            keep: true,
+            ..terms(1)
+        })
     };
-    assert!(drive_while(&mut Drain::new(keep), &mut world, |_, _| true));
+    let drained = || {
+        let mut world = World::default();
+        world.create(&p("d"), Node::Dir);
+        assert!(drive_while(&mut keep(), &mut world, |_, _| true));
+        world
+    };
+    // Of another user.
+    let mut world = drained();
     world.of_another_user.insert(p("d"));
-    world.records.get_mut(&p("d")).unwrap().replaces = Some(Identity::of(&Attr {
-        mode: libc::S_IFDIR,
-        ino: 5,
-        ..Attr::default()
-    }));
     world.create(&p("d/f"), Node::File(1));
-    let mut drain = Drain::new(terms(1));
+    let mut drain = keep();
     assert!(drive_while(&mut drain, &mut world, |_, _| true));
     assert_eq!(drain.report().left[0].reason, Reason::Taken);
     assert_eq!(world.pfs, Tree::from([(p("d"), Node::Dir)]));
+    // Where it is gone, root makes it again, and knows its own also after a pass that died.
+    for acts in 1..20 {
+        let mut world = drained();
+        assert!(world.pfs.remove(&p("d")).is_some() && world.made.remove(&p("d")).is_some());
+        world.dressed.clear();
+        world.create(&p("d/f"), Node::File(1));
+        let mut done = 0;
+        let ended = drive_while(&mut keep(), &mut world, |_, _| {
+            done += 1;
+            done < acts
+        });
+        if !ended {
+            let mut view = world.view();
+            resume(&mut world, &mut view, &mut Rng::new(1));
+        }
+        drain_the_rest(&mut world, &format!("{acts} acts"));
+        let all = Tree::from([(p("d"), Node::Dir), (p("d/f"), Node::File(1))]);
+        assert_eq!(world.pfs, all);
+    }
+}
+
+#[test]
+fn a_directory_in_which_something_was_made_past_the_buffer_is_not_given_up_for_theirs() {
+    let mut world = World::default();
+    world.create(&p("d"), Node::Dir);
+    world.pfs.insert(p("d"), Node::Dir);
+    world.of_another_user.insert(p("d"));
+    let object = world.records[&p("d")].object;
+    let core = StrayEntry {
+        name: b"core".to_vec(),
+        bytes: 4096,
+    };
+    world.strays.insert(object.oid, vec![core]);
+    let choose = || SideChoice {
+        path: p("d"),
+        side: Side::Theirs,
+    };
+    let mut drain = Drain::new(terms(1)).choosing(vec![choose()]);
+    assert!(drive_while(&mut drain, &mut world, |_, _| true));
+    assert_eq!(drain.report().refused.len(), 1);
+    assert_eq!(world.records[&p("d")].kind, Kind::Dir);
+    world.strays.clear();
+    let mut drain = Drain::new(terms(1)).choosing(vec![choose()]);
+    assert!(drive_while(&mut drain, &mut world, |_, _| true));
+    assert!(drain.report().released);
 }
 
 #[test]

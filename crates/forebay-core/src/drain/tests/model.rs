@@ -106,6 +106,8 @@ pub(super) struct World {
     pub(super) usurped: u32,
     /// What others have put under temporary names.
     pub(super) foreign: BTreeSet<TreePath>,
+    /// Directories that a drain has made on the PFS, with their inode numbers.
+    pub(super) made: BTreeMap<TreePath, u64>,
     /// Directories of the PFS that another user owns.
     pub(super) of_another_user: BTreeSet<TreePath>,
     /// Objects whose labels say that nothing is hidden, since they were written last.

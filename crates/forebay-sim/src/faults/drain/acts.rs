@@ -141,7 +141,7 @@ impl Node {
                 };
                 let mut new = new.clone();
                 if Mutation::TakesDirectoriesOfOthers.is(self.mutation) {
-                    new.known = pfs.attr(&new.path).as_ref().map(Identity::of);
+                    new.known = pfs.attr(&new.path).as_ref().map(Identity::of_dir);
                 }
                 Got::Made(pfs.make_dir(&new, &own))
             }
