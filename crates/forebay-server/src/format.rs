@@ -248,10 +248,7 @@ pub(crate) fn bring_up_to_date(
         }
         Found::Known(before, labels) => {
             climb(dir, before, labels, &STEPS)?;
-            let now = match labels {
-                LabelsOf::Owners => best()?.unwrap_or(labels),
-                LabelsOf::Root => labels,
-            };
+            let now = best()?.unwrap_or(labels);
             if now != labels {
                 write(dir, CURRENT, now)?;
             }

@@ -56,6 +56,9 @@ enum State {
     Looking(Conflict),
     Know(Conflict),
     Knowing(Conflict),
+    /// Whose is the directory in the buffer?
+    Examine(Conflict, Option<Identity>),
+    Examining(Conflict, Option<Identity>),
     /// What is known of what is on the PFS; `None`: nothing is.
     Decide(Conflict, Option<Identity>),
     Marking(Conflict, Option<Identity>),
@@ -92,6 +95,8 @@ struct Conflict {
     lacks_dir: bool,
     /// It is a directory in both places, and what is in it stays.
     is_of_both: bool,
+    /// Who owns theirs.
+    their_owner: Option<u32>,
     /// A second name, and where it is on the PFS.
     beside: Option<(TreePath, TreePath)>,
     reads: ReadSet,
@@ -241,6 +246,7 @@ impl Choose {
             went_to,
             lacks_dir,
             is_of_both: false,
+            their_owner: None,
             record,
             beside,
             reads,
@@ -273,6 +279,7 @@ impl Choose {
         conflict.is_of_both = conflict.record.kind == Kind::Dir
             && conflict.record.hides.is_none()
             && theirs.as_ref().is_some_and(is_dir);
+        conflict.their_owner = theirs.as_ref().map(|attr| attr.uid);
         if let Some(why) = conflict.refusal(self.choice.side)
             && !Mutation::ChoicesAreNotRefused.is(sheet.planted)
         {
@@ -304,7 +311,7 @@ impl Choose {
                 State::Know(conflict)
             }
             theirs if conflict.is_of_both => {
-                State::Decide(conflict, theirs.as_ref().map(Identity::of_dir))
+                State::Examine(conflict, theirs.as_ref().map(Identity::of_dir))
             }
             theirs => State::Decide(conflict, theirs.as_ref().map(Identity::of)),
         };
@@ -483,6 +490,9 @@ impl Conflict {
 /// Why a directory is not chosen about.
 const IS_DIR: &str = "it is a directory of the buffer: if theirs is a directory as well, take ours or theirs; else move what is theirs out of the way on the PFS and drain again, or rename or remove ours with `forebay run` and take theirs then";
 
+/// Why a directory on both sides is not chosen about.
+const BOTH_DIRS: &str = "it is a directory on both sides, and stays: choose about what is in it";
+
 /// Why there is nothing to choose about.
 const REPLACES_NOTHING: &str = "it replaces nothing on the PFS";
 
@@ -534,6 +544,13 @@ impl Strand for Choose {
                 self.state = State::Decide(conflict, Some(now));
             }
             (State::Knowing(_), Got::Known(Err(trouble))) => self.fail(trouble, sheet),
+            (State::Examining(conflict, now), Got::Attrs(attrs)) => match attrs[..] {
+                [Ok(own)] if Some(own.uid) == conflict.their_owner => {
+                    self.refuse(BOTH_DIRS, sheet);
+                }
+                [Ok(_)] => self.state = State::Decide(conflict, now),
+                _ => self.refuse(IS_UNKNOWN, sheet),
+            },
             (State::Marking(mut conflict, now), Got::Verdict(DrainVerdict::Committed)) => {
                 conflict
                     .record
@@ -634,6 +651,11 @@ impl Strand for Choose {
                     };
                     self.state = State::Probing(conflict.clone(), *now);
                     return Ok(Some(probe));
+                }
+                State::Examine(conflict, now) => {
+                    let examine = Act::Examine(vec![conflict.record.object]);
+                    self.state = State::Examining(conflict.clone(), *now);
+                    return Ok(Some(examine));
                 }
                 State::ListBacking(conflict, now) => {
                     let list = Act::ListBacking(vec![conflict.record.object]);

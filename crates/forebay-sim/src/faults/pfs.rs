@@ -39,6 +39,8 @@ struct Inode {
     is_seen: bool,
     /// It is a directory that another user owns.
     is_of_another_user: bool,
+    /// Somebody has decided that it is the one in the buffer.
+    is_given: bool,
     /// A program of the buffer could write to it in place. From then on nobody can tell whether that or others have changed it.
     is_ours: bool,
 }
@@ -91,6 +93,7 @@ impl Pfs {
             is_foreign: false,
             is_seen: false,
             is_of_another_user: false,
+            is_given: false,
             is_ours,
         };
         self.inodes.insert(self.count, inode);
@@ -527,7 +530,8 @@ impl Pfs {
 
     /// Does somebody else own this directory, who has not been decided about?
     pub(super) fn is_of_another_user(&self, path: &TreePath) -> bool {
-        self.inode(path).is_some_and(|i| i.is_of_another_user)
+        let has_not_decided = |i: &Inode| i.is_of_another_user && !i.is_given;
+        self.inode(path).is_some_and(has_not_decided)
     }
 
     /// Gives a directory the attributes, and so the identity, of one in the buffer.

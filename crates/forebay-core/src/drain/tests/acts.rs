@@ -1,7 +1,7 @@
 //! The acts of a drain, carried out in memory.
 
 use super::super::*;
-use super::model::{Node, Tree, World, move_tree, subtree};
+use super::model::{Node, OWNER, Tree, World, move_tree, subtree};
 use crate::facts::{Attr, Timestamp};
 use crate::identity::Identity;
 use crate::path::TreePath;
@@ -10,9 +10,6 @@ use crate::table::Change;
 
 /// The user of the drain.
 const ROOT: u32 = 0;
-/// Of what is in the buffer.
-const OWNER: u32 = 1001;
-
 impl World {
     pub(super) fn lower_attr(&self, path: &TreePath) -> Option<Attr> {
         self.attr_in(&self.pfs, path)

@@ -11,6 +11,9 @@ use crate::walk::RESERVED_PREFIX;
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// The user who owns what is in the buffer.
+pub(super) const OWNER: u32 = 1001;
+
 /// A directory or the number of some contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Node {
@@ -422,6 +425,7 @@ impl World {
             links: 1,
         });
         Ok(Attr {
+            uid: OWNER,
             mode: match object.node {
                 Node::Dir => libc::S_IFDIR | 0o755,
                 Node::File(_) => libc::S_IFREG | 0o644,

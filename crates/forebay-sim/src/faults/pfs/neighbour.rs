@@ -73,7 +73,7 @@ impl Pfs {
     /// Somebody has decided that the directory that is here is the one in the buffer.
     pub(in crate::faults) fn give(&mut self, place: &TreePath) {
         if let Some(inode) = self.inode_mut(place) {
-            inode.is_of_another_user = false;
+            inode.is_given = true;
         }
     }
 
