@@ -530,6 +530,61 @@ mod tests {
     }
 
     #[test]
+    fn what_others_put_in_place_of_a_directory_that_root_has_just_made_is_not_given_away() {
+        let (user, other) = (1001, 1002);
+        let of = |uid| Attr {
+            mode: libc::S_IFDIR | 0o700,
+            uid,
+            ..Attr::default()
+        };
+        let is_made =
+            |found, by, around, is_empty| NewDir::is_made(&of(found), by, around, || is_empty);
+        assert!(is_made(ROOT, ROOT, user, true));
+        // Some file systems show one owner for all.
+        assert!(is_made(user, ROOT, user, true));
+        assert!(!is_made(other, ROOT, user, true));
+        assert!(!is_made(ROOT, ROOT, user, false), "it holds something");
+        // Nobody else can give a directory away.
+        assert!(is_made(other, user, user, false));
+    }
+
+    #[test]
+    fn a_directory_that_is_found_is_taken_for_a_new_one_only_if_it_is_known_or_of_the_same_user() {
+        let dir = |uid, mode| Attr {
+            ino: 5,
+            mode: libc::S_IFDIR | mode,
+            uid,
+            ..Attr::default()
+        };
+        let (user, other) = (1001, 1002);
+        let new = |known| NewDir {
+            path: TreePath::new("d").unwrap(),
+            object: ObjectName {
+                oid: ObjectId::new(BridgeId(1), 1, 1),
+                link: 0,
+            },
+            known,
+        };
+        let own = dir(user, 0o755);
+        let may_be =
+            |known, found: &Attr, by, is_empty| new(known).may_be(found, &own, by, || is_empty);
+        assert!(may_be(None, &dir(user, 0o777), user, false));
+        assert!(!may_be(None, &dir(other, 0o777), user, false));
+        let known = Some(Identity::of_dir(&dir(other, 0o777)));
+        assert!(may_be(known, &dir(other, 0o777), ROOT, false));
+        // A drain of root was killed, here in a directory that gives its group on.
+        assert!(may_be(None, &dir(ROOT, 0o2700), ROOT, true));
+        assert!(!may_be(None, &dir(ROOT, 0o700), ROOT, false));
+        assert!(!may_be(None, &dir(ROOT, 0o755), ROOT, true));
+        assert!(!may_be(None, &dir(ROOT, 0o700), user, true));
+        let file = Attr {
+            mode: libc::S_IFREG | 0o700,
+            ..dir(user, 0)
+        };
+        assert!(!may_be(None, &file, user, true));
+    }
+
+    #[test]
     fn a_file_that_was_only_opened_counts_as_it_was_before() {
         let lent = LentMode {
             before: at(1, 2, 10),
