@@ -257,3 +257,41 @@ fn bypassing(all: &BypassingPrograms) -> Vec<BypassingProgram> {
     let further = (all.further.all > 0).then(|| shown(None, "", all.further));
     named.chain(further).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_counts_as_that_of_who_has_asked_last_and_programs_do_not_come_behind_a_closed_door()
+     {
+        use Speaker::{Command, Nobody, Program};
+        let clients = Clients::new(8, 0);
+        let peer = Peer {
+            pid: 7,
+            uid: 0,
+            gid: 0,
+        };
+        clients.admit(peer, 2).unwrap();
+        clients.admit(peer, 2).unwrap();
+        assert_eq!(
+            clients.programs(),
+            [0; 0],
+            "who has asked nothing counts for nothing"
+        );
+        assert!(clients.speaks(7, Nobody, Program) && clients.speaks(7, Nobody, Command));
+        assert_eq!(clients.programs(), [7]);
+        assert!(!clients.close(), "a program is there");
+        assert!(clients.speaks(7, Program, Command));
+        assert!(clients.close());
+        assert!(!clients.speaks(7, Command, Program) && !clients.speaks(7, Nobody, Program));
+        assert_eq!(clients.admit(peer, 9), Err(Unwelcome::Closed));
+        clients.open();
+        assert!(clients.speaks(7, Command, Program));
+        assert_eq!(clients.programs(), [7]);
+        clients.leave(peer, Program);
+        assert_eq!(clients.programs(), [0; 0]);
+        clients.leave(peer, Command);
+        assert_eq!(clients.count(), 0);
+    }
+}
