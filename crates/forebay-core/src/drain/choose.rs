@@ -293,25 +293,20 @@ impl Choose {
         if theirs.is_none() && !covers && !is_replaced && !conflict.lacks_dir {
             return self.refuse(REPLACES_NOTHING, sheet);
         }
-        let is_ours = |there: &Attr| {
-            let known = conflict.record.replaces;
-            conflict.record.drained.is_some() && known.is_some_and(|known| known.is_dir_of(there))
-        };
-        if conflict.is_of_both && theirs.as_ref().is_some_and(is_ours) {
-            return self.refuse(REPLACES_NOTHING, sheet);
-        }
         let goes = conflict.is_of_both || conflict.lacks_dir;
         if conflict.record.kind == Kind::Dir && self.choice.side == Side::Theirs && !goes {
             return self.refuse(IS_DIR, sheet);
         }
+        let drained = conflict.record.drained.and(conflict.record.replaces);
         self.state = match theirs {
-            Some(attr)
-                if is_dir(&attr) && self.choice.side == Side::Ours && !conflict.is_of_both =>
-            {
-                State::Know(conflict)
+            Some(theirs) if conflict.is_of_both => {
+                if drained.is_some_and(|ours| ours.is_dir_of(&theirs)) {
+                    return self.refuse(REPLACES_NOTHING, sheet);
+                }
+                State::Examine(conflict, Some(Identity::of_dir(&theirs)))
             }
-            theirs if conflict.is_of_both => {
-                State::Examine(conflict, theirs.as_ref().map(Identity::of_dir))
+            Some(theirs) if is_dir(&theirs) && self.choice.side == Side::Ours => {
+                State::Know(conflict)
             }
             theirs => State::Decide(conflict, theirs.as_ref().map(Identity::of)),
         };
