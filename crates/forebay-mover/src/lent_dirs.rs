@@ -222,8 +222,15 @@ impl LentDirs {
     /// Gives the modes back that a drain had not given back when it was killed.
     pub(crate) fn restore_all(&self, lower: &Lower, counters: &Counters) {
         for name in self.notes.names().unwrap_or_default() {
-            let Ok(text) = self.notes.read(&name) else {
-                continue;
+            let text = match self.notes.read(&name) {
+                Ok(text) => text,
+                Err(e) => {
+                    let name = name.escape_ascii();
+                    counters.remark(format!(
+                        "a directory may have a wrong mode since a drain was killed: the note lent/{name} in the storage can't be read: {e}"
+                    ));
+                    continue;
+                }
             };
             let dirs = text.and_then(|text| LentDir::of_note(&text));
             let mut is_done = true;

@@ -169,6 +169,15 @@ fn a_link_of_the_user_that_somebody_has_renamed_makes_no_directory_go_or_move() 
     assert!(!pfs.join("x").exists());
 }
 
+/// A stage of root in which all users may work.
+fn open_to_all() -> Stage {
+    let stage = Stage::new();
+    for (dir, mode) in [(stage.dir.clone(), 0o755), (stage.pfs(), 0o1777)] {
+        fs::set_permissions(dir, Permissions::from_mode(mode)).unwrap();
+    }
+    stage
+}
+
 /// A command of root's own bridge, which is left to serve users.
 fn of_root(stage: &Stage, args: &[&str]) -> Said {
     finish(stage.forebay(&[args, &["--buffer", "pfs"]].concat()))
@@ -177,10 +186,7 @@ fn of_root(stage: &Stage, args: &[&str]) -> Said {
 #[test]
 fn a_directory_of_another_user_in_place_of_a_new_one_is_not_given_away() {
     as_root!();
-    let stage = Stage::new();
-    for (dir, mode) in [(stage.dir.clone(), 0o755), (stage.pfs(), 0o1777)] {
-        fs::set_permissions(dir, Permissions::from_mode(mode)).unwrap();
-    }
+    let stage = open_to_all();
     let at = |name: &str| stage.pfs().join(name);
     fs::create_dir(at("shared")).unwrap();
     chown(at("shared"), Some(VICTIM), Some(VICTIM)).unwrap();
@@ -224,10 +230,7 @@ fn a_directory_of_another_user_in_place_of_a_new_one_is_not_given_away() {
 #[test]
 fn labels_that_a_user_writes_mislead_no_rebuild_of_root() {
     as_root!();
-    let stage = Stage::new();
-    for (dir, mode) in [(stage.dir.clone(), 0o755), (stage.pfs(), 0o1777)] {
-        fs::set_permissions(dir, Permissions::from_mode(mode)).unwrap();
-    }
+    let stage = open_to_all();
     // By system calls past the library, which hides these attributes. The label is one of a later format, which stops a rebuild.
     let label = "import ctypes, mmap, os
 code = mmap.mmap(-1, 4096, prot=7)

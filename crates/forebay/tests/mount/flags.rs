@@ -1,12 +1,10 @@
 //! `O_APPEND` and `O_DIRECT`, which a program may give to a file that it has open, and take back.
 
-use crate::common::{self, case, need};
-use crate::need_fuse;
+use crate::common::{case, need};
 use crate::stage::{Said, SmallDisk, Stage, finish};
 use crate::user;
-use std::ffi::OsStr;
+use crate::{beside_a_mount, need_fuse};
 use std::fs;
-use std::process::Command;
 
 /// A stage whose storage is an ext4, which takes only whole blocks with `O_DIRECT`. The disk goes before the stage.
 fn stage() -> (Stage, Option<SmallDisk>) {
@@ -180,26 +178,7 @@ fn programs_with_the_library_and_programs_in_the_mount_append_to_one_file_and_lo
         append lines 0 300 & append lines 1 300 & other 2 300 & other 4 300 & wait
         sed -i 's/^4 /3 /' lines
     "#;
-    let forebay = |arguments: &[&OsStr]| {
-        let status = Command::new(common::forebay()).args(arguments).status();
-        assert!(status.expect("run forebay").success());
-    };
-    let (root, storage) = (case.dir().join("run"), case.storage());
-    let at = mountpoint.as_os_str();
-    let (buffer, local) = ("--buffer".as_ref(), "--storage".as_ref());
-    let start = [
-        "mount".as_ref(),
-        buffer,
-        root.as_ref(),
-        local,
-        storage.as_ref(),
-        at,
-    ];
-    let outcome = case.buffered_between(
-        script,
-        || forebay(&start),
-        || forebay(&["umount".as_ref(), at]),
-    );
+    let outcome = beside_a_mount(&case, script, &mountpoint);
     assert_eq!(outcome.text(), "", "{}", outcome.forebay_said);
     let lines = fs::read_to_string(outcome.dir.join("lines")).unwrap();
     holds_all_lines(&lines, 4, 300);

@@ -1,8 +1,7 @@
 //! Programs that make their system calls without libc, or in ways that the preload library does not see.
 
 use crate::common::{self, case, find_program, go_compiler, need};
-use crate::need_fuse;
-use std::ffi::OsStr;
+use crate::{beside_a_mount, need_fuse};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -245,26 +244,7 @@ other(); m[0:3] = b"bbb"; other(); other("ccc"); os.pwrite(f.fileno(), b"ddd", 0
 there.stdin.close(); there.wait()
 END
     "#;
-    let forebay = |arguments: &[&OsStr]| {
-        let status = Command::new(common::forebay()).args(arguments).status();
-        assert!(status.expect("run forebay").success());
-    };
-    let (root, storage) = (case.dir().join("run"), case.storage());
-    let at = mountpoint.as_os_str();
-    let (buffer, local) = ("--buffer".as_ref(), "--storage".as_ref());
-    let start = [
-        "mount".as_ref(),
-        buffer,
-        root.as_ref(),
-        local,
-        storage.as_ref(),
-        at,
-    ];
-    let outcome = case.buffered_between(
-        script,
-        || forebay(&start),
-        || forebay(&["umount".as_ref(), at]),
-    );
+    let outcome = beside_a_mount(&case, script, &mountpoint);
     let expected = "1\n1\n2\n1\n2\n3\n4\n5\n1000\nend\nfile\nfile\nfile\nhere\nNo such file or directory\n\
                     b'aaa' b'aaa' b'aaa' b'aaa'\nb'bbb' b'bbb' b'bbb' b'bbb'\n\
                     b'ccc' b'ccc' b'ccc' b'ccc'\nb'ddd' b'ddd' b'ddd' b'ddd'\n";

@@ -10,6 +10,7 @@ use crate::table::Change;
 
 /// The user of the drain.
 const ROOT: u32 = 0;
+
 impl World {
     pub(super) fn lower_attr(&self, path: &TreePath) -> Option<Attr> {
         self.attr_in(&self.pfs, path)
