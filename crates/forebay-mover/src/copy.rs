@@ -125,7 +125,9 @@ impl Pass<'_> {
                     before = Some(attr);
                     objects.open_object(object, flags)
                 };
-                sys::lend_mode(path.as_fd(), 0o400, open).during("chmod in the buffer")?
+                objects
+                    .lend(path.as_fd(), object, 0o400, open)
+                    .during("chmod in the buffer")?
             }
             other => other,
         };

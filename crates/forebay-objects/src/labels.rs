@@ -1,9 +1,9 @@
 //! Reads and writes the label of each object. A label is an extended attribute. If the inode has no
 //! room for it (hundreds of hard links, very long paths), it is a file in `label/`.
 
-use super::{Objects, Shape, parse_name, shape};
+use super::{Objects, Shape, lent, parse_name, shape};
 use crate::label::{self, BadLabel};
-use forebay_core::facts::Label;
+use forebay_core::facts::{Attr, Label};
 use forebay_core::record::ObjectName;
 use forebay_sys::{self as sys, Errno, Sys, errno_of};
 use forebay_types::Backing;
@@ -109,7 +109,7 @@ impl Objects {
         label: &[u8],
     ) -> Sys<()> {
         let name = self.labels.attribute_of_link(object.link);
-        let put = self.lending(fd, 0o200, || sys::set_xattr(fd, &name, label));
+        let put = self.lending(fd, object, 0o200, || sys::set_xattr(fd, &name, label));
         match put {
             Ok(()) => self.drop_label_beside(object),
             // The inode has no room. If the disk is full, the file will fail, too.
@@ -175,7 +175,7 @@ impl Objects {
         };
         let name = self.labels.attribute_of_link(link.link);
         let drop = || sys::remove_xattr(fd.as_fd(), &name);
-        match self.lending(fd.as_fd(), 0o200, drop) {
+        match self.lending(fd.as_fd(), link, 0o200, drop) {
             Err(Errno::NODATA) => Ok(()),
             other => other,
         }
@@ -215,16 +215,45 @@ impl Objects {
         }
         let fd = self.open_label(object)?;
         let name = self.labels.attribute_of_link(object.link);
-        self.lending(fd.as_fd(), 0o400, || sys::get_xattr(fd.as_fd(), &name))
+        self.lending(fd.as_fd(), object, 0o400, || {
+            sys::get_xattr(fd.as_fd(), &name)
+        })
     }
 
     /// Runs `work`, for which the owner may have removed the owner's own permission `bits`. If
     /// so, sets them for the moment: the kernel checks them at each access to an attribute.
-    fn lending<T>(&self, fd: BorrowedFd<'_>, bits: u32, work: impl Fn() -> Sys<T>) -> Sys<T> {
+    fn lending<T>(
+        &self,
+        fd: BorrowedFd<'_>,
+        object: ObjectName,
+        bits: u32,
+        work: impl Fn() -> Sys<T>,
+    ) -> Sys<T> {
         match work() {
-            Err(Errno::ACCESS | Errno::PERM) if !self.root => sys::lend_mode(fd, bits, |_| work())?,
+            Err(Errno::ACCESS | Errno::PERM) if !self.root => {
+                self.lend(fd, object, bits, |_| work())?
+            }
             other => other,
         }
+    }
+
+    /// Runs `work` while an object, to which `fd` leads, gives its owner the permissions `bits` as well. `work` gets the
+    /// attributes as they were before. It must not lend a permission itself, nor wait for a thread that does.
+    ///
+    /// # Errors
+    /// Those of the file system: `work` did not run, or the object may have the permissions until the next start.
+    pub fn lend<T>(
+        &self,
+        fd: BorrowedFd<'_>,
+        object: ObjectName,
+        bits: u32,
+        work: impl FnOnce(Attr) -> T,
+    ) -> Sys<T> {
+        let path = match shape(object) {
+            Shape::Dir => Backing::dir(object).to_vec(),
+            Shape::File | Shape::Node => Backing::file(object).to_vec(),
+        };
+        lent::lend(self.instance.as_fd(), &path, fd, bits, work)
     }
 
     /// A descriptor of the file or directory that carries the label, as long as its owner may read it. Opening it changes
@@ -248,7 +277,7 @@ impl Objects {
                 let name = Backing::name(object, false);
                 let by_path = libc::O_PATH | libc::O_NOFOLLOW;
                 let path = sys::open(folder.as_fd(), &name, by_path, 0)?;
-                sys::lend_mode(path.as_fd(), 0o400, |_| self.open_as_it_is(object))?
+                self.lend(path.as_fd(), object, 0o400, |_| self.open_as_it_is(object))?
             }
             other => other,
         }

@@ -9,6 +9,7 @@
 
 pub mod label;
 mod labels;
+mod lent;
 mod name;
 mod pfs_notes;
 mod quarantine;
@@ -113,6 +114,7 @@ impl Objects {
         first_folder: u64,
     ) -> Sys<Self> {
         let fd = sys::open_path(instance, libc::O_PATH | libc::O_DIRECTORY)?;
+        lent::give_back(fd.as_fd())?;
         for kind in [&b"obj"[..], b"dir"] {
             sys::make_dir(fd.as_fd(), kind)?;
         }

@@ -3,7 +3,7 @@
 //! Only a recovery adds to the folder. A file in it has no name in the tables, so that it may be copied out or removed
 //! whether a bridge is running or not. The texts are bytes from a disk that has lost power: nothing here trusts them.
 
-use super::{Objects, Shape, folder_path, parse_name, shape};
+use super::{Objects, Shape, folder_path, lent, parse_name, shape};
 use crate::folder_of;
 use forebay_core::facts::{Attr, Timestamp};
 use forebay_core::path::TreePath;
@@ -102,9 +102,10 @@ impl Quarantine {
     /// Keeps out others that take files out or remove them, as long as this value lives. A recovery only adds, and does not ask.
     ///
     /// # Errors
-    /// EWOULDBLOCK: another process does so just now.
+    /// EWOULDBLOCK: another process does so just now. Those of giving back a mode that somebody who was killed had lent.
     pub fn lock(&self) -> Sys<()> {
-        sys::lock_file(self.dir.as_fd())
+        sys::lock_file(self.dir.as_fd())?;
+        lent::give_back(self.dir.as_fd())
     }
 
     /// What is in it, by path.
@@ -205,7 +206,7 @@ impl Quarantine {
                 let by_path = libc::O_PATH | libc::O_NOFOLLOW;
                 let path = sys::open(dir, &name, by_path, 0).during("open in quarantine")?;
                 let open = |_| sys::open(dir, &name, flags, 0);
-                sys::lend_mode(path.as_fd(), 0o400, open).during("chmod in quarantine")?
+                lent::lend(dir, &name, path.as_fd(), 0o400, open).during("chmod in quarantine")?
             }
             opened => opened,
         };

@@ -8,10 +8,8 @@ use rustix::fs::{
 };
 use rustix::path::Arg;
 use rustix::time::{ClockId, clock_gettime};
-use std::cell::Cell;
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::sync::{Mutex, PoisonError};
 
 /// Flags with which symbolic links are not followed, and an empty name means the directory itself.
 fn at_flags(name: &[u8]) -> AtFlags {
@@ -99,35 +97,6 @@ pub fn chmod_of_path(fd: BorrowedFd<'_>, mode: u32) -> Sys<()> {
     }
     let mode = Mode::from_raw_mode(mode);
     fs::chmodat(CWD, proc_link(fd), mode, AtFlags::empty())
-}
-
-std::thread_local! {
-    /// This thread lends a mode.
-    static LENDS: Cell<bool> = const { Cell::new(false) };
-}
-
-/// One mode is lent at a time: a second lender would take the lent mode for the real one, and give that back.
-static LENDING: Mutex<()> = Mutex::new(());
-
-/// Runs `work` while the mode of the inode also gives its owner the permissions `bits`. `work` gets the attributes as they were
-/// before. Afterwards the old mode is restored, unless somebody changed the mode meanwhile: then that change stays.
-/// Needs `/proc`. `work` must not lend a mode itself, nor wait for a thread that does.
-///
-/// # Errors
-/// Those of the calls that look at the mode and change it.
-pub fn lend_mode<T>(fd: BorrowedFd<'_>, bits: u32, work: impl FnOnce(Attr) -> T) -> Sys<T> {
-    assert!(!LENDS.get(), "one mode is lent at a time");
-    let _one = LENDING.lock().unwrap_or_else(PoisonError::into_inner);
-    let before = stat(fd, b"")?;
-    let lent = before.mode & 0o7777 | bits;
-    chmod_of_path(fd, lent)?;
-    LENDS.set(true);
-    let outcome = work(before);
-    LENDS.set(false);
-    if stat(fd, b"")?.mode & 0o7777 == lent {
-        chmod_of_path(fd, before.mode & 0o7777)?;
-    }
-    Ok(outcome)
 }
 
 /// A name, for this process, of what a descriptor leads to. The kernel follows it to the very thing, also to a symbolic link,

@@ -26,8 +26,8 @@ mod threads;
 mod xattrs;
 
 pub use attributes::{
-    chmod, chmod_at, chmod_of_path, chown, has_inode_flags, lend_mode, now_coarse, proc_link,
-    set_times, set_times_of_path, set_times_to_now, stat, stat_known,
+    chmod, chmod_at, chmod_of_path, chown, has_inode_flags, now_coarse, proc_link, set_times,
+    set_times_of_path, set_times_to_now, stat, stat_known,
 };
 pub use contents::{
     begin_writeback, copy, forget_pages, fsync, next_data, set_size, sync_names, syncfs, will_need,

@@ -1,7 +1,7 @@
 //! Checks for each call on names and files that it does what it says, and how it fails.
 
 use forebay_sys::{self as sys, Errno};
-use forebay_types::{Attr, Timestamp};
+use forebay_types::Timestamp;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};
@@ -255,42 +255,6 @@ fn no_mode_time_or_name_goes_to_what_a_symbolic_link_leads_to() {
     assert_eq!(sys::stat(s.dir(), b"file"), Ok(before));
     assert_eq!(sys::stat(s.dir(), b"link").unwrap().mtime, at);
     assert_eq!(sys::readlink(s.dir(), b"second").unwrap(), b"file");
-}
-
-#[test]
-fn a_lent_permission_is_taken_back_but_not_from_a_mode_that_somebody_has_set() {
-    let s = Scene::new();
-    let file = s.file("file", b"");
-    let mode = || sys::stat(s.dir(), b"file").unwrap().mode & 0o7777;
-    sys::chmod(file.as_fd(), 0o044).unwrap();
-    let path = sys::open(s.dir(), b"file", libc::O_PATH, 0).unwrap();
-    let modes = |before: Attr| (before.mode & 0o7777, mode());
-    let lent = sys::lend_mode(path.as_fd(), 0o400, modes);
-    assert_eq!(lent, Ok((0o044, 0o444)));
-    assert_eq!(mode(), 0o044);
-    let theirs = |_| sys::chmod(file.as_fd(), 0o600);
-    assert_eq!(sys::lend_mode(path.as_fd(), 0o400, theirs), Ok(Ok(())));
-    assert_eq!(mode(), 0o600);
-}
-
-#[test]
-fn of_permissions_that_are_lent_at_once_none_stays() {
-    let s = Scene::new();
-    let file = s.file("file", b"");
-    sys::chmod(file.as_fd(), 0o044).unwrap();
-    std::thread::scope(|scope| {
-        for bits in [0o400, 0o200, 0o100, 0o600] {
-            let path = sys::open(s.dir(), b"file", libc::O_PATH, 0).unwrap();
-            scope.spawn(move || {
-                for _ in 0..500 {
-                    let before = sys::lend_mode(path.as_fd(), bits, |before| before).unwrap();
-                    assert_eq!(before.mode & 0o7777, 0o044);
-                }
-            });
-        }
-    });
-    let mode = sys::stat(s.dir(), b"file").unwrap().mode;
-    assert_eq!(mode & 0o7777, 0o044);
 }
 
 #[test]
