@@ -5,10 +5,12 @@ use forebay_hook::kernel::{self, Errno};
 use forebay_wire::PROTOCOL_VERSION;
 
 use crate::config::Config;
+use crate::exchange::is_forbidden;
 
-/// Says that the bridge could not be reached until patience ended.
+/// Says that the bridge could not be reached until patience ended, or can't be.
 pub fn lost(config: &Config, why: Errno) {
     let reason: &[u8] = match why {
+        _ if is_forbidden(why) => b"this process may make no sockets, as in a sandbox",
         libc::ENOENT => b"its socket is gone",
         libc::ECONNREFUSED => b"nobody listens on its socket",
         libc::EACCES => b"its socket may not be opened",

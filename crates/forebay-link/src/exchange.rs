@@ -135,6 +135,10 @@ impl<'a> Exchange<'a> {
                 Err(Broken::Connection(e)) => e,
             };
             lease.broken();
+            if is_forbidden(why) {
+                self.give_up(why);
+                return Err(libc::EIO);
+            }
             match retry.failed(kernel::monotonic_ns(), self.patience_ns()) {
                 Next::Now => {}
                 Next::After(ns) => kernel::sleep_ns(ns),
@@ -280,6 +284,14 @@ impl<'a> Exchange<'a> {
             complaint::other_version(self.config, theirs);
         }
     }
+}
+
+/// This process may make no socket, or not connect one, as in a sandbox (seccomp): no patience helps.
+pub(crate) fn is_forbidden(why: Errno) -> bool {
+    matches!(
+        why,
+        libc::ENOSYS | libc::EPERM | libc::EAFNOSUPPORT | libc::EPROTONOSUPPORT
+    )
 }
 
 /// Opens the file, if the answer is a grant by name.
