@@ -3,8 +3,9 @@
 
 Programs under `forebay run` change files one operation at a time and write down, outside the buffer, what was begun and
 what was acknowledged. Neighbours change the same PFS past the buffer. Meanwhile everything is killed, disks fill up,
-and the PFS fails with EIO and ESTALE or hangs. After each exit status 0 of a run or drain the PFS is read natively and
-compared with what may be there; each conflict that a drain lists is settled, until a drain ends with 0.
+and the PFS fails with EIO and ESTALE or hangs. At the end of each round the PFS is read natively and compared with what may
+be there after the exit status 0 of its run and of its last drain; each conflict that a drain lists is settled, until a drain
+ends with 0. Exit statuses of drains in the middle of a round are not judged.
 
     scripts/soak.py [--seconds 3600] [--seed N] [--forebay target/release/forebay] [--keep DIR] [--pfs KIND...]
 
@@ -506,7 +507,7 @@ class Claim:
         """May this other operation have destroyed it? `drained_from`: the first moment at which it may be on the PFS."""
         if op is self.op or op["args"][0] != self.path or op["ended"] <= self.op["t"]:
             return False
-        if op["do"] in ("mkdir", "rmdir"):
+        if op["do"] in ("mkdir", "rmdir") or op.get("done") in SEMANTIC:
             return False
         replaces = op["do"] in ("put", "unlink")
         if not self.is_worker:

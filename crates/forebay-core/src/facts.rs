@@ -379,4 +379,6 @@ pub struct Settings {
     pub removed_at_once: usize,
     /// The file systems on which its objects lie.
     pub devices: Devices,
+    /// A write through a mapping shows in the times of an object.
+    pub stamps_mapped_writes: bool,
 }

@@ -5,7 +5,7 @@
 //!
 //! Nothing here asks the kernel, and times are since some moment of the driver.
 
-use crate::facts::Attr;
+use crate::facts::{Attr, Timestamp};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -66,7 +66,8 @@ pub struct Grants<L, W> {
     last: L,
     /// Grants up to this number are not remembered.
     forgotten: u64,
-    /// Files that were granted for writing, the first [`REMEMBERED`] of them.
+    /// Files that were granted for writing, the first [`REMEMBERED`] of them, and when each was made: another one may get its
+    /// number when it is gone. Where the file system does not tell that, it is the same for all.
     written: W,
 }
 
@@ -105,7 +106,7 @@ fn is_file(attr: &Attr) -> bool {
     attr.mode & libc::S_IFMT == libc::S_IFREG
 }
 
-impl<L: FileMap<Grant>, W: FileMap<()>> Grants<L, W> {
+impl<L: FileMap<Grant>, W: FileMap<Timestamp>> Grants<L, W> {
     /// No grants yet. `has_past`: earlier bridges of this buffer may have granted something.
     pub fn new(has_past: bool) -> Self {
         Grants {
@@ -139,7 +140,7 @@ impl<L: FileMap<Grant>, W: FileMap<()>> Grants<L, W> {
         }
         let inode = inode_of(attr);
         if writes {
-            self.note_written(inode);
+            self.note_written(attr);
         }
         self.last.insert(inode, Grant { number, at: now });
     }
@@ -148,20 +149,20 @@ impl<L: FileMap<Grant>, W: FileMap<()>> Grants<L, W> {
     /// file is not written in place.
     pub fn note_change(&mut self, attr: &Attr) {
         if is_file(attr) {
-            self.note_written(inode_of(attr));
+            self.note_written(attr);
         }
     }
 
-    fn note_written(&mut self, inode: Inode) {
+    fn note_written(&mut self, attr: &Attr) {
         if self.written.count() < REMEMBERED {
-            self.written.insert(inode, ());
+            self.written.insert(inode_of(attr), attr.btime);
         }
     }
 
-    /// May a client of this bridge have written to the file in place? Also false where there was no room to remember it; a
+    /// May a client of this bridge have written to the file with these attributes in place? Also false where there was no room to remember it; a
     /// drain then takes the write for a change by others and leaves the file.
-    pub fn was_written(&self, inode: Inode) -> bool {
-        self.written.get(inode).is_some()
+    pub fn was_written(&self, attr: &Attr) -> bool {
+        self.written.get(inode_of(attr)) == Some(&attr.btime)
     }
 
     /// True if the file may have been granted after that number of grants.
@@ -192,7 +193,7 @@ impl<L: FileMap<Grant>, W: FileMap<()>> Grants<L, W> {
 mod tests {
     use super::*;
 
-    type Grants = super::Grants<BTreeMap<Inode, Grant>, BTreeMap<Inode, ()>>;
+    type Grants = super::Grants<BTreeMap<Inode, Grant>, BTreeMap<Inode, Timestamp>>;
 
     const NOW: Duration = Duration::from_secs(100);
     const MOMENT: Duration = Duration::from_millis(1);
@@ -234,7 +235,7 @@ mod tests {
         grants.note(Some(&fifo), true, NOW);
         grants.note_change(&fifo);
         assert_eq!(grants.count(), before);
-        assert!(!grants.was_written((1, 7)));
+        assert!(!grants.was_written(&file(7)));
         grants.note(None, true, NOW);
         for ino in [7, 8] {
             assert!(grants.was_granted_since((1, ino), before));
@@ -267,13 +268,21 @@ mod tests {
     #[test]
     fn files_that_clients_write_in_place_are_known_while_there_is_room() {
         let mut grants = granted(7);
-        assert!(!grants.was_written((1, 7)));
+        assert!(!grants.was_written(&file(7)));
         grants.note(Some(&file(8)), true, NOW);
         grants.note_change(&file(9));
-        assert!(grants.was_written((1, 8)) && grants.was_written((1, 9)));
+        assert!(grants.was_written(&file(8)) && grants.was_written(&file(9)));
         (0..REMEMBERED as u64).for_each(|ino| grants.note_change(&file(100 + ino)));
         assert_eq!(grants.written.len(), REMEMBERED);
-        assert!(grants.was_written((1, 8)));
+        let other = Attr {
+            btime: Timestamp { sec: 1, nsec: 0 },
+            ..file(8)
+        };
+        assert!(
+            !grants.was_written(&other),
+            "it has the number of one that is gone"
+        );
+        assert!(grants.was_written(&file(8)));
     }
 
     #[test]

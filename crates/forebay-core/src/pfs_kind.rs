@@ -49,6 +49,20 @@ const SYNCED_AS_A_WHOLE: [i64; 3] = [
     0x9123_683e, // Btrfs
 ];
 
+/// File systems that give a file another time of change when a program begins to write to it through a mapping, by `statfs.f_type`.
+const STAMP_MAPPED_WRITES: [i64; 4] = [
+    0xef53,      // ext2, ext3, ext4
+    0x5846_5342, // XFS
+    0x9123_683e, // Btrfs
+    0xf2f5_2010, // F2FS
+];
+
+/// Does a write through a mapping show in the times of the file, on a file system of this type? On tmpfs a page that was read
+/// before may be written without a word.
+pub fn stamps_mapped_writes(fs_type: i64) -> bool {
+    STAMP_MAPPED_WRITES.contains(&fs_type)
+}
+
 /// How what is written to a file system of this type gets to its disks.
 pub fn sync_by(fs_type: i64) -> SyncBy {
     match fs_type {

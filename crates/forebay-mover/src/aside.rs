@@ -50,6 +50,18 @@ fn forget(notes: &PfsNotes, aside: &TreePath) {
     let _ = notes.forget(aside.name());
 }
 
+/// What was aside has come back to `place`. The note goes when that is on the disks: if a loss of power undoes it, the next
+/// sweep needs the note.
+fn has_come_back(lower: &Lower, notes: &PfsNotes, aside: &TreePath, place: &TreePath) {
+    let dirs = [aside.parent(), place.parent()];
+    for dir in &dirs {
+        lower.note_changed(dir.clone());
+    }
+    if lower.sync_dirs(&dirs).iter().all(Result::is_ok) {
+        forget(notes, aside);
+    }
+}
+
 /// Why nothing is aside.
 pub(crate) enum Refused {
     /// It is not what it was.
@@ -119,7 +131,7 @@ pub(crate) fn put_back(
         true => pfs::rename(lower, aside, path).map(|()| path.clone()),
         false => name_beside(lower, aside, path.name()),
     }?;
-    forget(notes, aside);
+    has_come_back(lower, notes, aside, &place);
     Ok(place)
 }
 
@@ -140,9 +152,16 @@ pub(crate) fn sweep(
         AsideFate::None => {
             let _held = notes.hold();
             // It may have been on its way.
-            if pfs::look(lower, aside)?.is_none() {
-                forget(notes, aside);
+            if pfs::look(lower, aside)?.is_some() {
+                return Ok(true);
             }
+            let dir = aside.parent();
+            if !dir.is_root() && pfs::look(lower, &dir)?.is_none() {
+                counters.remark(format!(
+                    "{aside} is not there any more, where a drain had put what was to be removed: if others have moved {dir}, it is still in it"
+                ));
+            }
+            forget(notes, aside);
             return Ok(true);
         }
         AsideFate::Remove => {
@@ -159,12 +178,37 @@ pub(crate) fn sweep(
         }
         AsideFate::Rename => {}
     }
-    let place = bring_out(lower, &note)?;
-    forget(notes, aside);
-    if let Some(place) = place {
-        counters.came_back(place);
+    match bring_out(lower, &note)? {
+        Some(place) => {
+            has_come_back(lower, notes, aside, &place);
+            counters.came_back(place);
+        }
+        None => forget(notes, aside),
     }
     Ok(true)
+}
+
+/// Sweeps what is aside in a directory, or anywhere below it, other than the root: it is about to move or to go, and a note tells
+/// only where something was put.
+///
+/// # Errors
+/// Those of the sweep; ENOTEMPTY: something stays aside.
+pub(crate) fn sweep_in(
+    lower: &Lower,
+    notes: &PfsNotes,
+    dir: &TreePath,
+    touched: &Touched,
+    counters: &Counters,
+) -> Work<()> {
+    for aside in touched.aside_below(dir, || elsewhere(notes)) {
+        if is_noted(notes, &aside) {
+            sweep(lower, notes, &aside, touched, counters)?;
+        }
+        if is_noted(notes, &aside) {
+            return Err(Errno::NOTEMPTY).during("remove what is aside");
+        }
+    }
+    Ok(())
 }
 
 /// Gives what is left aside another name, by what it is now: while the directory was swept, others may have put something of
@@ -192,13 +236,12 @@ pub(crate) fn sweep_elsewhere(
     outcome
 }
 
-/// The directories in which something may be aside that are not the root.
-pub(crate) fn elsewhere(notes: &PfsNotes) -> Vec<TreePath> {
+/// What may be aside in other directories than the root.
+pub(crate) fn elsewhere(notes: &PfsNotes) -> BTreeSet<TreePath> {
     let names = notes.names().unwrap_or_default();
     let told = names.iter().filter_map(|name| read_note(notes, name).ok()?);
-    let dirs = told.map(|note| note.aside.parent());
-    let dirs: BTreeSet<_> = dirs.filter(|dir| !dir.is_root()).collect();
-    dirs.into_iter().collect()
+    let aside = told.map(|note| note.aside);
+    aside.filter(|aside| !aside.parent().is_root()).collect()
 }
 
 /// Sweeps what the note with this name tells of, unless a sweep of the root does.
@@ -339,6 +382,11 @@ mod tests {
         fn write(&self, name: &str) {
             fs::create_dir_all(self.at(name).parent().unwrap()).unwrap();
             fs::write(self.at(name), name).unwrap();
+        }
+
+        fn rename(&self, from: &TreePath, to: &TreePath, is: Identity) -> drain::Work<()> {
+            let (lower, notes) = (&self.lower, &self.notes);
+            pfs_acts::rename(lower, notes, from, to, is, &self.touched, &self.counters)
         }
 
         fn discard(&self, path: &str) {
@@ -545,7 +593,7 @@ mod tests {
             pfs_acts::remove(&scene.lower, &a2, is, &scene.touched).unwrap();
             let (from, to) = (TreePath::new("b2").unwrap(), TreePath::new("b3").unwrap());
             let is = Identity::of_copy(&pfs::look(&scene.lower, &from).unwrap().unwrap());
-            pfs_acts::rename(&scene.lower, &from, &to, is, &scene.touched).unwrap();
+            scene.rename(&from, &to, is).unwrap();
             assert_eq!(scene.sweep(), ["b3"]);
         }
     }
@@ -616,6 +664,63 @@ mod tests {
             )
             .unwrap();
             assert_eq!(scene.sweep(), ["up/d/late"]);
+            assert_eq!(scene.notes.names().unwrap().len(), 0);
+        }
+    }
+
+    #[test]
+    fn what_is_aside_in_a_directory_is_swept_before_that_moves_or_goes() {
+        let up = TreePath::new("up").unwrap();
+        for scene in scenes() {
+            let aside = scene.put_beside();
+            let late = |name: &[u8]| scene.at("up").join(OsStr::from_bytes(name)).join("late");
+            fs::write(late(aside.name()), "").unwrap();
+            let is = Identity::of_copy(&pfs::look(&scene.lower, &up).unwrap().unwrap());
+            let to = TreePath::new("to").unwrap();
+            scene.rename(&up, &to, is).unwrap();
+            assert_eq!(scene.sweep(), ["to/d/late"]);
+        }
+        for scene in scenes() {
+            let aside = scene.put_beside();
+            let late = |name: &[u8]| scene.at("up").join(OsStr::from_bytes(name)).join("late");
+            // Before it is looked at what is to go.
+            fs::write(late(aside.name()), "").unwrap();
+            let known = known::know(&scene.lower, &up).unwrap();
+            let refused = scene.discard_what("up", Some(known)).unwrap_err();
+            assert_eq!(refused.errno, libc::EEXIST);
+            assert_eq!(scene.sweep(), ["up/d/late"]);
+        }
+        // Where it can't be swept, nothing moves.
+        let scene = &scenes()[0];
+        let aside = scene.put_beside();
+        let note = scene
+            ._storage
+            .path()
+            .join("aside")
+            .join(OsStr::from_bytes(aside.name()));
+        fs::remove_file(&note).unwrap();
+        fs::create_dir(&note).unwrap();
+        scene.touched.has_put_beside(aside.clone());
+        scene.touched.aside_below(&up, || BTreeSet::from([aside]));
+        let is = Identity::of_copy(&pfs::look(&scene.lower, &up).unwrap().unwrap());
+        let refused = scene.rename(&up, &TreePath::new("to").unwrap(), is);
+        assert_eq!(refused.unwrap_err().operation, "read note");
+        assert!(scene.at("up").exists());
+    }
+
+    #[test]
+    fn of_what_is_aside_in_a_directory_that_others_have_moved_the_report_tells() {
+        for scene in scenes() {
+            scene.put_beside();
+            fs::rename(scene.at("up"), scene.at("moved")).unwrap();
+            let (touched, counters) = (&scene.touched, &scene.counters);
+            sweep_elsewhere(&scene.lower, &scene.notes, touched, counters).unwrap();
+            let remarks = counters.status().remarks;
+            assert_eq!(remarks.len(), 1, "{remarks:?}");
+            assert!(
+                remarks[0].contains("if others have moved up"),
+                "{remarks:?}"
+            );
             assert_eq!(scene.notes.names().unwrap().len(), 0);
         }
     }

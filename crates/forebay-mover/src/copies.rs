@@ -3,7 +3,6 @@
 use crate::copy::Written;
 use crate::counters::Counters;
 use crate::ground::Halt;
-use crate::leftovers;
 use crate::pass::Pass;
 use crate::pfs::{self, During, LastDir, Ours, Trouble, Work};
 use crate::processes::{self, InUse};
@@ -284,20 +283,15 @@ impl Pass<'_> {
         all.iter().map(one).collect()
     }
 
-    /// Removes a temporary name, if it is there and of this drain. Where no copy came about, nothing is known but who owns what is
-    /// there.
+    /// Removes a temporary name, if it is there and of this drain. Where no copy came about, others have what is there, or the next
+    /// sweep finds it.
     fn remove(&self, path: &TreePath, ours: Option<&Ours>) -> Work<()> {
-        let dir = match pfs::parent(self.ground.lower, path) {
-            Err(trouble) if trouble.is_absence() => return Ok(()),
-            dir => dir?,
+        let Some(ours) = ours else {
+            return Ok(());
         };
-        match (ours, sys::stat(dir.as_fd(), path.name())) {
-            (Some(ours), _) => ours.remove(dir.as_fd(), path.name()),
-            (None, Ok(there)) if leftovers::is_own(&there) => {
-                Ours::new(&there).remove(dir.as_fd(), path.name())
-            }
-            (None, Ok(_) | Err(Errno::NOENT)) => Ok(()),
-            (None, Err(e)) => Err(e).during("stat"),
+        match pfs::parent(self.ground.lower, path) {
+            Err(trouble) if trouble.is_absence() => Ok(()),
+            dir => ours.remove(dir?.as_fd(), path.name()),
         }
     }
 
@@ -364,7 +358,8 @@ impl Pass<'_> {
         if shape(object) != Shape::File {
             // Nodes take no leases.
             let before = attr()?;
-            let is_held = processes::anyone_has((before.dev, before.ino), Openers::Anyone);
+            let is_held = processes::anyone_has((before.dev, before.ino), Openers::Anyone)
+                .during("look who has it open")?;
             return Ok(if is_held {
                 Use::Held
             } else {

@@ -5,7 +5,7 @@ use crate::counters::Counters;
 use crate::pass::Pass;
 use crate::pfs::{self, During, LastDir, Work};
 use crate::processes;
-use forebay_core::drain::{Copied, Copy};
+use forebay_core::drain::{Copied, Copy, mode_without_list};
 use forebay_core::facts::Attr;
 use forebay_core::identity::Identity;
 use forebay_core::record::{Kind, ObjectName};
@@ -72,8 +72,14 @@ impl Pass<'_> {
             return Ok(Copied::NoDirectory);
         };
         let is_mine = (attr.uid, attr.gid) == self.my_ids;
-        // The copy gets its final mode at once if we own it: who may read it in the end may do so now.
-        let mode = if is_mine { attr.mode & 0o777 } else { 0o600 };
+        let has_list = access_list(source.as_fd())?.is_some();
+        let is_copy = copy.object.oid.is_copy();
+        // The copy gets its final mode at once if we own it: who may read it in the end may do so now. Beside an access list the
+        // group's bits are its mask, and one of the directory is not for what was a file of the PFS before.
+        let mode = match is_mine && !has_list && !is_copy {
+            true => attr.mode & 0o777,
+            false => 0o600,
+        };
         let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW;
         let file = sys::open(dir.as_fd(), temp, flags, mode).during("create");
         let Some(file) = or_supplanted(file)? else {
@@ -88,6 +94,9 @@ impl Pass<'_> {
             };
             if written.is_short {
                 return Ok(Err(Copied::Short));
+            }
+            if is_copy && !has_list {
+                drop_access_list(target.as_fd())?;
             }
             let made = self.dress_new(source.as_fd(), target.as_fd(), &attr)?;
             Ok(Ok((written, made)))
@@ -215,7 +224,7 @@ impl Pass<'_> {
         let look = || sys::stat(target, b"").during("stat");
         let shown = |attr: &Attr| (attr.uid, attr.gid, attr.mode & 0o7777);
         if (attr.uid, attr.gid) == self.my_ids && attr.mode & 0o7000 == 0 {
-            self.copy_xattrs(source, target)?;
+            self.copy_xattrs(source, target, attr)?;
             sys::set_times(target, b"", Some(attr.atime), Some(attr.mtime)).during("set times")?;
             let made = look()?;
             // A directory hands on its group, or an access list.
@@ -227,9 +236,20 @@ impl Pass<'_> {
         Ok(Identity::of_copy(&look()?))
     }
 
-    fn copy_xattrs(&self, source: BorrowedFd<'_>, target: BorrowedFd<'_>) -> Work<()> {
-        self.remark_on(pfs::copy_xattrs(source, target)?);
-        Ok(())
+    /// Gives the mode to set after that.
+    fn copy_xattrs(
+        &self,
+        source: BorrowedFd<'_>,
+        target: BorrowedFd<'_>,
+        attr: &Attr,
+    ) -> Work<u32> {
+        let refused = pfs::copy_xattrs(source, target)?;
+        let mode = match refused.iter().any(|name| name.as_bytes() == ACCESS_LIST) {
+            true => mode_without_list(attr.mode, access_list(source)?.as_deref()),
+            false => attr.mode,
+        };
+        self.remark_on(refused);
+        Ok(mode & 0o7777)
     }
 
     fn remark_on(&self, refused_xattrs: Vec<String>) {
@@ -251,8 +271,8 @@ impl Pass<'_> {
         if (now.uid, now.gid) != (attr.uid, attr.gid) {
             sys::chown(target, b"", attr.uid, attr.gid).during("chown")?;
         }
-        self.copy_xattrs(source, target)?;
-        sys::chmod(target, attr.mode & 0o7777).during("chmod")?;
+        let mode = self.copy_xattrs(source, target, attr)?;
+        sys::chmod(target, mode).during("chmod")?;
         sys::set_times(target, b"", Some(attr.atime), Some(attr.mtime)).during("set times")
     }
 
@@ -294,17 +314,40 @@ impl Pass<'_> {
         let by_path = libc::O_PATH | libc::O_NOFOLLOW;
         let source = self.ground.objects.open_object(object, by_path);
         let source = source.during("open in the buffer")?;
-        match pfs::copy_xattrs_of_path(kind, source.as_fd(), target) {
+        let refused = match pfs::copy_xattrs_of_path(kind, source.as_fd(), target) {
             // Those of users can be read only by who may read the directory.
             Err(trouble) if kind == Kind::Dir && trouble.errno == Errno::ACCESS => {
-                self.remark_on(vec!["user.*".to_owned()]);
+                vec!["user.*".to_owned()]
             }
-            refused => self.remark_on(refused?),
-        }
+            refused => refused?,
+        };
         if kind != Kind::Symlink {
-            sys::chmod_of_path(target, attr.mode & 0o7777).during("chmod")?;
+            let mode = match refused.iter().any(|name| name.as_bytes() == ACCESS_LIST) {
+                true => mode_without_list(attr.mode, None),
+                false => attr.mode,
+            };
+            sys::chmod_of_path(target, mode & 0o7777).during("chmod")?;
         }
+        self.remark_on(refused);
         sys::set_times_of_path(target, Some(attr.atime), Some(attr.mtime)).during("set times")
+    }
+}
+
+const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
+
+/// The access list of an open file; `None` if it has none beside its mode.
+fn access_list(file: BorrowedFd<'_>) -> Work<Option<Vec<u8>>> {
+    match sys::get_xattr(file, ACCESS_LIST) {
+        Err(Errno::OPNOTSUPP) => Ok(None),
+        list => list.during("read access list"),
+    }
+}
+
+/// Takes away the access list that a new file has from its directory.
+fn drop_access_list(file: BorrowedFd<'_>) -> Work<()> {
+    match sys::remove_xattr(file, ACCESS_LIST) {
+        Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(()),
+        dropped => dropped.during("remove access list"),
     }
 }
 

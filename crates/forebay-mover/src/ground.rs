@@ -16,6 +16,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 pub enum Halt {
     /// The tables or the local disk failed.
     Fault(Fault),
+    /// It failed, and what it was about could not be looked through afterwards: what each of the two said.
+    Stuck([String; 2]),
     /// A test has cut it short here.
     Cut,
 }
@@ -24,6 +26,10 @@ impl fmt::Display for Halt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Halt::Fault(fault) => fault.fmt(f),
+            Halt::Stuck([first, second]) => write!(
+                f,
+                "{first}; then: {second}; programs that use what was being drained wait until the next drain"
+            ),
             Halt::Cut => f.write_str("cut short by a test"),
         }
     }

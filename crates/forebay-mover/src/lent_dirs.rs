@@ -139,23 +139,18 @@ impl LentDirs {
         let Some(note) = self.note(state, due.iter().map(|(.., told)| told.clone())) else {
             return needed;
         };
-        let mut left = 0;
+        state.notes.insert(note, due.len());
         for (inode, dir, told) in due {
-            if sys::chmod_of_path(dir.as_fd(), told.mode()).is_ok() {
-                left += 1;
-                needed.0.push(inode);
-                let given = Given {
-                    dir,
-                    told,
-                    note,
-                    acts: 1,
-                };
-                state.dirs.insert(inode, given);
-            }
-        }
-        match left {
-            0 => self.forget(note),
-            left => drop(state.notes.insert(note, left)),
+            // A network file system may have done it and say that it failed. What did not get it gets nothing back.
+            let _ = sys::chmod_of_path(dir.as_fd(), told.mode());
+            needed.0.push(inode);
+            let given = Given {
+                dir,
+                told,
+                note,
+                acts: 1,
+            };
+            state.dirs.insert(inode, given);
         }
         needed
     }
@@ -221,7 +216,13 @@ impl LentDirs {
 
     /// Gives the modes back that a drain had not given back when it was killed.
     pub(crate) fn restore_all(&self, lower: &Lower, counters: &Counters) {
-        for name in self.notes.names().unwrap_or_default() {
+        let names = self.notes.names().unwrap_or_else(|e| {
+            counters.remark(format!(
+                "directories may have wrong modes since a drain was killed: the notes in lent/ in the storage can't be read: {e}"
+            ));
+            Vec::new()
+        });
+        for name in names {
             let text = match self.notes.read(&name) {
                 Ok(text) => text,
                 Err(e) => {
@@ -235,9 +236,13 @@ impl LentDirs {
             let dirs = text.and_then(|text| LentDir::of_note(&text));
             let mut is_done = true;
             for told in dirs.unwrap_or_default() {
-                if let Err(e) = restore(lower, &told) {
-                    is_done = false;
-                    remark(counters, &told, e);
+                match restore(lower, &told) {
+                    Ok(true) => {}
+                    Ok(false) => counters.remark(told.missed()),
+                    Err(e) => {
+                        is_done = false;
+                        remark(counters, &told, e);
+                    }
                 }
             }
             if is_done {
@@ -259,15 +264,20 @@ fn remark(counters: &Counters, told: &LentDir, e: crate::pfs::Trouble) {
     ));
 }
 
-/// Gives a directory its own mode back, where a note says that it may be.
-fn restore(lower: &Lower, told: &LentDir) -> Work<()> {
+/// Gives a directory its own mode back, where a note says that it may be. False if it is not there.
+fn restore(lower: &Lower, told: &LentDir) -> Work<bool> {
+    let mut is_found = false;
     for path in told.places() {
         match Found::at(lower, path) {
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
-            found => give_back(lower, told, &found.during("open directory")?)?,
+            found => {
+                let found = found.during("open directory")?;
+                is_found |= told.is(&found.attr);
+                give_back(lower, told, &found)?;
+            }
         }
     }
-    Ok(())
+    Ok(is_found)
 }
 
 /// Gives this directory its own mode back, if it is the one, and brings that to the disks: the note goes next.
@@ -407,6 +417,16 @@ mod tests {
         assert_eq!([scene.mode("d"), scene.mode("d/at")], [0o555, 0o555]);
         assert_eq!([scene.mode("theirs"), scene.mode("gone")], [0o700, 0o755]);
         assert_eq!(scene.notes(), 0);
+        let told = scene.counters.status().remarks;
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(
+            told[0].starts_with("gone: is not there any more"),
+            "{told:?}"
+        );
+        assert!(
+            told[0].ends_with("its mode is 0755 in place of 0555"),
+            "{told:?}"
+        );
         // What was being noted when the drain was killed has changed nothing.
         let notes = PfsNotes::about_lent(scene.storage.path());
         notes.write(b"0", b"2\0a 555").unwrap();

@@ -78,13 +78,19 @@ fn drive_alone<T>(
     Ok(told(&counters))
 }
 
-/// Makes the tables say what the PFS shows, after a drain that was killed in between.
+/// Makes the tables say what the PFS shows, and gives back what was lent, after a drain that was killed in between. Returns what
+/// people should know.
 ///
 /// # Errors
 /// The tables failed, or the PFS can't be looked at where the drain was killed.
-pub fn resume(ground: Ground<'_>) -> Result<(), Halt> {
-    LentDirs::new(ground.instance).restore_all(ground.lower, &Counters::new(true));
-    drive_alone(ground, Drain::resume(), |_| ())
+pub fn resume(ground: Ground<'_>) -> Result<Vec<String>, Halt> {
+    let counters = Counters::new(true);
+    LentDirs::new(ground.instance).restore_all(ground.lower, &counters);
+    let mut remarks = counters.status().remarks;
+    remarks.extend(drive_alone(ground, Drain::resume(), |counters| {
+        counters.status().remarks
+    })?);
+    Ok(remarks)
 }
 
 /// Releases files: they go from the buffer if they are clean and nobody has them open. At most
@@ -94,7 +100,7 @@ pub fn resume(ground: Ground<'_>) -> Result<(), Halt> {
 /// The tables failed.
 pub fn release(ground: Ground<'_>, paths: Vec<TreePath>) -> Result<DrainReport, Halt> {
     drive_alone(ground, Drain::release(paths), Counters::report)
-        .or_else(|halt| resume_after(ground, halt))
+        .map_err(|halt| resume_after(ground, halt))
 }
 
 /// Lets copies go that were drained, and that others have changed or removed on the PFS since, so that programs see what is there.
@@ -103,15 +109,19 @@ pub fn release(ground: Ground<'_>, paths: Vec<TreePath>) -> Result<DrainReport, 
 /// # Errors
 /// The tables failed.
 pub fn refresh(ground: Ground<'_>) -> Result<(), Halt> {
-    drive_alone(ground, Drain::refresh(), |_| ()).or_else(|halt| resume_after(ground, halt))
+    drive_alone(ground, Drain::refresh(), |_| ()).map_err(|halt| resume_after(ground, halt))
 }
 
-/// After what has ended a machine. Requests wait for what is in transit. If it can't be resumed either, the next start does it.
-fn resume_after<T>(ground: Ground<'_>, halt: Halt) -> Result<T, Halt> {
-    if let Halt::Fault(_) = halt {
-        let _ = resume(ground);
+/// After what has ended a machine. Requests wait for what is in transit: if it can't be resumed either, the next drain or start
+/// does it, and what failed says so.
+fn resume_after(ground: Ground<'_>, halt: Halt) -> Halt {
+    if halt == Halt::Cut {
+        return halt;
     }
-    Err(halt)
+    match resume(ground) {
+        Ok(_) => halt,
+        Err(second) => Halt::Stuck([halt, second].map(|halt| halt.to_string())),
+    }
 }
 
 fn quarantine_fails(e: Errno) -> Fault {
@@ -173,7 +183,7 @@ impl<'g> Pass<'g> {
             self.terms.batches,
         );
         self.give_times_back();
-        let outcome = outcome.or_else(|halt| resume_after(self.ground, halt));
+        let outcome = outcome.map_err(|halt| resume_after(self.ground, halt));
         let withheld = self.ground.objects.withheld();
         self.counters
             .withhold(withheld.map_err(|e| Halt::Fault(quarantine_fails(e)))?);
@@ -336,7 +346,17 @@ impl<'g> Pass<'g> {
             }
             Act::Know(dir) => Got::Known(known::know(ground.lower, dir)),
             Act::Rename { from, to, is } => {
-                Got::Did(pfs_acts::rename(ground.lower, from, to, *is, &self.touched))
+                let (notes, touched) = (&self.aside_notes, &self.touched);
+                let lower = ground.lower;
+                Got::Did(pfs_acts::rename(
+                    lower,
+                    notes,
+                    from,
+                    to,
+                    *is,
+                    touched,
+                    self.counters,
+                ))
             }
             Act::Remove { path, is } => {
                 Got::Did(pfs_acts::remove(ground.lower, path, *is, &self.touched))
@@ -391,9 +411,9 @@ impl<'g> Pass<'g> {
             Act::ProbeDirs => {
                 self.give_times_back();
                 let dirs = ground.instance.join("dir");
-                Got::Busy(processes::directories_in_use(&dirs, || {
-                    ground.door.passing()
-                }))
+                let busy = processes::directories_in_use(&dirs, || ground.door.passing());
+                let busy = busy.during("look who has directories open");
+                Got::Busy(busy.map_err(Trouble::into_core))
             }
             Act::Pause => {
                 std::thread::sleep(MOMENT);
@@ -410,7 +430,8 @@ impl<'g> Pass<'g> {
         let (lower, notes) = (self.ground.lower, &self.aside_notes);
         let mut dirs = Vec::new();
         if dir.is_root() {
-            dirs = aside::elsewhere(notes);
+            dirs.extend(aside::elsewhere(notes).iter().map(TreePath::parent));
+            dirs.dedup();
         }
         if self.lent.concerns(lower, dir) && leftovers::has_any(lower, dir, of) {
             dirs.push(dir.clone());

@@ -21,22 +21,29 @@ type Work<T> = drain::Work<T>;
 /// See [`drain::Act::Rename`].
 pub(crate) fn rename(
     lower: &Lower,
+    notes: &PfsNotes,
     from: &TreePath,
     to: &TreePath,
     is: Identity,
     touched: &Touched,
+    counters: &Counters,
 ) -> Work<()> {
-    pfs::rename(lower, from, to).map_err(Trouble::into_core)?;
-    match pfs::look(lower, to) {
-        Ok(Some(moved)) if !is.is_inode_of(&moved) => {
-            give_back(lower, to, from);
-            let others = Err(Errno::EXIST).during("rename");
-            return others.map_err(Trouble::into_core);
+    let rename = || {
+        aside::sweep_in(lower, notes, from, touched, counters)?;
+        pfs::rename(lower, from, to)?;
+        match pfs::look(lower, to)? {
+            Some(moved) if !is.is_inode_of(&moved) => {
+                give_back(lower, to, from);
+                Err(Errno::EXIST).during("rename")
+            }
+            Some(moved) => {
+                touched.note(&moved);
+                Ok(())
+            }
+            None => Ok(()),
         }
-        Ok(Some(moved)) => touched.note(&moved),
-        Ok(None) | Err(_) => {}
-    }
-    Ok(())
+    };
+    rename().map_err(Trouble::into_core)
 }
 
 /// Gives what others have put in place of something at the last moment its name back. If that is taken again, it gets one beside it;
@@ -112,10 +119,15 @@ fn may_not(trouble: &Trouble) -> bool {
 impl Removal<'_> {
     fn take_away(&self, path: &TreePath, is: Option<Identity>, aside: &TreePath) -> pfs::Work<()> {
         let lower = self.lower;
+        aside::sweep_in(lower, self.notes, path, self.touched, self.counters)?;
         let dir = pfs::parent(lower, path)?;
-        // A file that somebody has put in its place is not ours to take away.
         let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW;
-        let taken = sys::open(dir.as_fd(), path.name(), flags, 0).during("open directory")?;
+        let taken = match sys::open(dir.as_fd(), path.name(), flags, 0) {
+            Err(Errno::NOENT) => return Ok(()),
+            // A file that somebody has put in its place is not ours to take away.
+            Err(Errno::NOTDIR | Errno::LOOP) => return Err(Errno::EXIST).during("open directory"),
+            taken => taken.during("open directory")?,
+        };
         // An empty one needs no detour.
         if sys::unlink(dir.as_fd(), path.name(), true).is_ok() {
             return Ok(());
@@ -153,8 +165,10 @@ impl Removal<'_> {
         let beside = path.parent().join(aside.name());
         match put(&beside) {
             Ok(aside) => {
+                self.touched.has_put_beside(aside.clone());
                 self.give_back_another(&taken, path, &aside)?;
-                // Its parent may move or go, so it does not wait. What fails is tried again at the end of the pass, and told.
+                // Its parent may move or go, so it does not wait. What fails is tried again before that, and at the end of the
+                // pass, and told.
                 let _ = aside::sweep(lower, self.notes, &aside, self.touched, self.counters);
                 Ok(())
             }
@@ -285,6 +299,13 @@ mod tests {
             }
         }
 
+        fn rename(&self, from: &str, to: &str, is: Identity) -> Work<()> {
+            let touched = Touched::default();
+            let (lower, notes) = (&self.lower, &self.notes);
+            let (from, to) = (path(from), path(to));
+            rename(lower, notes, &from, &to, is, &touched, &self.counters)
+        }
+
         fn discard(&self, name: &str, aside: &str) -> Work<()> {
             discard(
                 &self.lower,
@@ -335,21 +356,13 @@ mod tests {
         let is =
             |name: &str| Identity::of_copy(&sys::stat(tree.lower.root(), name.as_bytes()).unwrap());
         for (from, to) in [("ours", "theirs"), ("dir", "empty"), ("dir", "theirs")] {
-            let touched = Touched::default();
-            let outcome = rename(&tree.lower, &path(from), &path(to), is(from), &touched);
+            let outcome = tree.rename(from, to, is(from));
             assert_eq!(errno(outcome), libc::EEXIST, "{from} to {to}");
         }
         assert_eq!(tree.text("ours").as_deref(), Some("ours"));
         assert_eq!(tree.text("theirs").as_deref(), Some("theirs"));
         assert_eq!(tree.text("dir/in").as_deref(), Some("dir/in"));
-        rename(
-            &tree.lower,
-            &path("dir"),
-            &path("free"),
-            is("dir"),
-            &Touched::default(),
-        )
-        .unwrap();
+        tree.rename("dir", "free", is("dir")).unwrap();
         assert_eq!(tree.text("free/in").as_deref(), Some("dir/in"));
     }
 
@@ -361,10 +374,7 @@ mod tests {
         }
         let at = |name: &str| tree.folder.path().join(name);
         let is = Identity::of_copy(&sys::stat(tree.lower.root(), b"ours").unwrap());
-        let renamed = |from: &str| {
-            let touched = Touched::default();
-            rename(&tree.lower, &path(from), &path("free"), is, &touched)
-        };
+        let renamed = |from: &str| tree.rename(from, "free", is);
         fs::rename(at("ours"), at("elsewhere")).unwrap();
         fs::rename(at("theirs"), at("ours")).unwrap();
         assert_eq!(errno(renamed("ours")), libc::EEXIST);
@@ -418,11 +428,10 @@ mod tests {
         std::os::unix::fs::symlink("elsewhere", tree.folder.path().join("link")).unwrap();
         for name in ["file", "link"] {
             let outcome = tree.discard(name, ".forebay-aside");
-            assert_eq!(errno(outcome), libc::ENOTDIR, "{name}");
+            assert_eq!(errno(outcome), libc::EEXIST, "{name}");
             assert!(tree.folder.path().join(name).symlink_metadata().is_ok());
         }
-        let outcome = tree.discard("gone", ".forebay-aside");
-        assert_eq!(errno(outcome), libc::ENOENT);
+        tree.discard("gone", ".forebay-aside").unwrap();
         assert!(!tree.folder.path().join(".forebay-aside").exists());
     }
 

@@ -1,27 +1,40 @@
 //! Says who has a file or directory open, from /proc: for directories, which take no leases, and
-//! for file systems without leases. Sees the processes that the bridge's user may look into.
+//! for file systems without leases. Sees the processes that the bridge's user may look into. If the bridge itself can't look, for
+//! want of descriptors or memory, somebody is taken to have it open.
 
 use forebay_core::record::ObjectId;
 use forebay_objects::parse_name;
-use forebay_sys::{self as sys, Openers};
+use forebay_sys::{self as sys, Errno, Openers, Sys, errno_of};
 use std::collections::BTreeSet;
+use std::fs::DirEntry;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-fn others() -> impl Iterator<Item = PathBuf> {
+/// What a directory of /proc lists. A process that has ended, or that this user may not look into, shows nothing.
+fn listed(dir: &Path) -> Sys<Vec<DirEntry>> {
+    let is_hidden =
+        |e: &Errno| matches!(*e, Errno::NOENT | Errno::SRCH | Errno::ACCESS | Errno::PERM);
+    let list = || {
+        let entries = std::fs::read_dir(dir)?;
+        entries.collect::<std::io::Result<Vec<_>>>()
+    };
+    match list().map_err(errno_of) {
+        Err(e) if is_hidden(&e) => Ok(Vec::new()),
+        listed => listed,
+    }
+}
+
+fn others() -> Sys<impl Iterator<Item = PathBuf>> {
     let me = std::process::id().to_string();
-    std::fs::read_dir("/proc")
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter(move |entry| {
-            let name = entry.file_name();
-            name.as_bytes().iter().all(u8::is_ascii_digit) && name.as_bytes() != me.as_bytes()
-        })
-        .map(|entry| entry.path())
+    let all = listed(Path::new("/proc"))?.into_iter();
+    let others = all.filter(move |entry| {
+        let name = entry.file_name();
+        name.as_bytes().iter().all(u8::is_ascii_digit) && name.as_bytes() != me.as_bytes()
+    });
+    Ok(others.map(|entry| entry.path()))
 }
 
 /// Longest wait for a shard to close its copy of a sent descriptor. A drain waits for it; where a request does, it is
@@ -44,12 +57,13 @@ pub fn is_in_use(file: &OwnedFd, by: Openers) -> bool {
             (Some(false), _) => return false,
             (Some(true), Ok(inode)) => {
                 // A grant on its way: the client has the descriptor, and the bridge is about to close its copy.
-                if !we_have(inode, file.as_raw_fd()) || asked.elapsed() > GRANT_PATIENCE {
+                let is_ours = we_have(inode, file.as_raw_fd()) == Ok(true);
+                if !is_ours || asked.elapsed() > GRANT_PATIENCE {
                     return sys::is_in_use(file.as_fd(), by) != Some(false);
                 }
                 std::thread::sleep(LOOK_AGAIN);
             }
-            (None, Ok(inode)) => return anyone_has(inode, by),
+            (None, Ok(inode)) => return anyone_has(inode, by).unwrap_or(true),
             (_, Err(_)) => return true,
         }
     }
@@ -66,7 +80,7 @@ pub enum InUse {
     ByOthers,
 }
 
-/// Who beside this descriptor has the open file open, for reading or writing? Does not wait.
+/// Who beside this descriptor has the open file open, for reading or writing? Does not wait. If nobody can say, somebody has.
 pub fn who_uses(file: &OwnedFd) -> InUse {
     let first = sys::is_in_use(file.as_fd(), Openers::Anyone);
     if first == Some(false) {
@@ -77,7 +91,7 @@ pub fn who_uses(file: &OwnedFd) -> InUse {
     };
     let inode = (attr.dev, attr.ino);
     match first {
-        Some(true) if we_have(inode, file.as_raw_fd()) => InUse::ByUs,
+        Some(true) if we_have(inode, file.as_raw_fd()) == Ok(true) => InUse::ByUs,
         // This process may have closed its copy since the first question.
         Some(true) => match sys::is_in_use(file.as_fd(), Openers::Anyone) {
             Some(false) => InUse::No,
@@ -96,21 +110,18 @@ pub fn who_shows_in_proc(file: &OwnedFd) -> InUse {
 }
 
 fn in_proc(inode: (u64, u64), but: RawFd) -> InUse {
-    match anyone_has(inode, Openers::Anyone) {
-        true => InUse::ByOthers,
-        false if we_have(inode, but) => InUse::ByUs,
-        false => InUse::No,
+    match (anyone_has(inode, Openers::Anyone), we_have(inode, but)) {
+        (Ok(false), Ok(false)) => InUse::No,
+        (Ok(false), Ok(true)) => InUse::ByUs,
+        _ => InUse::ByOthers,
     }
 }
 
 /// Does this process have the inode open under another number?
-fn we_have(inode: (u64, u64), but: RawFd) -> bool {
-    std::fs::read_dir("/proc/self/fd")
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter(|fd| fd.file_name().as_bytes() != but.to_string().as_bytes())
-        .any(|fd| is_inode(&fd.path(), inode))
+fn we_have(inode: (u64, u64), but: RawFd) -> Sys<bool> {
+    let open = listed(Path::new("/proc/self/fd"))?.into_iter();
+    let mut others = open.filter(|fd| fd.file_name().as_bytes() != but.to_string().as_bytes());
+    Ok(others.any(|fd| is_inode(&fd.path(), inode)))
 }
 
 fn is_inode(path: &Path, inode: (u64, u64)) -> bool {
@@ -118,21 +129,20 @@ fn is_inode(path: &Path, inode: (u64, u64)) -> bool {
 }
 
 /// Does another process have this inode (device and number) open or mapped?
-pub fn anyone_has(inode: (u64, u64), by: Openers) -> bool {
-    others().any(|process| {
-        let open = std::fs::read_dir(process.join("fd"))
-            .into_iter()
-            .flatten()
-            .flatten()
-            .any(|fd| {
-                is_inode(&fd.path(), inode) && (by == Openers::Anyone || can_write(&process, &fd))
-            });
-        open || std::fs::read_dir(process.join("map_files"))
-            .into_iter()
-            .flatten()
-            .flatten()
-            .any(|map| is_inode(&map.path(), inode))
-    })
+///
+/// # Errors
+/// EMFILE, ENOMEM and the like: nobody can say.
+pub fn anyone_has(inode: (u64, u64), by: Openers) -> Sys<bool> {
+    for process in others()? {
+        let is_open = listed(&process.join("fd"))?.into_iter().any(|fd| {
+            is_inode(&fd.path(), inode) && (by == Openers::Anyone || can_write(&process, &fd))
+        });
+        let mut mapped = listed(&process.join("map_files"))?.into_iter();
+        if is_open || mapped.any(|map| is_inode(&map.path(), inode)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn can_write(process: &Path, fd: &std::fs::DirEntry) -> bool {
@@ -155,30 +165,32 @@ const LOOKS: u32 = 2;
 ///
 /// A descriptor goes from this process through a socket to a client. It is looked for in that order, so it cannot get past the
 /// look.
-pub fn directories_in_use(dirs: &Path, passing: impl FnOnce() -> Vec<ObjectId>) -> Vec<ObjectId> {
+///
+/// # Errors
+/// EMFILE, ENOMEM and the like: nobody can say.
+pub fn directories_in_use(
+    dirs: &Path,
+    passing: impl FnOnce() -> Vec<ObjectId>,
+) -> Sys<Vec<ObjectId>> {
     let mut found = BTreeSet::new();
-    add_directories(Path::new("/proc/self"), dirs, &mut found);
+    add_directories(Path::new("/proc/self"), dirs, &mut found)?;
     found.extend(passing());
     for _ in 0..LOOKS {
-        for process in others() {
-            add_directories(&process, dirs, &mut found);
+        for process in others()? {
+            add_directories(&process, dirs, &mut found)?;
         }
     }
-    found.into_iter().collect()
+    Ok(found.into_iter().collect())
 }
 
-fn add_directories(process: &Path, dirs: &Path, found: &mut BTreeSet<ObjectId>) {
-    let links = std::fs::read_dir(process.join("fd"))
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|fd| fd.path())
-        // Last: a program enters a directory before it closes the descriptor.
-        .chain([process.join("cwd")]);
-    for link in links {
+fn add_directories(process: &Path, dirs: &Path, found: &mut BTreeSet<ObjectId>) -> Sys<()> {
+    let open = listed(&process.join("fd"))?.into_iter();
+    // Last: a program enters a directory before it closes the descriptor.
+    for link in open.map(|fd| fd.path()).chain([process.join("cwd")]) {
         let target = std::fs::read_link(link).ok();
         found.extend(target.and_then(|target| directory_of(&target, dirs)));
     }
+    Ok(())
 }
 
 /// The object of the backing directory at `path`, if it is one below `dirs`: `dirs/FOLDER/OBJECT`.
@@ -203,32 +215,40 @@ mod tests {
     }
 
     #[test]
+    fn what_can_not_be_listed_is_not_empty_unless_the_process_has_ended_or_is_hidden() {
+        let listed = |dir: &str| listed(Path::new(dir)).map(|entries| entries.is_empty());
+        assert_eq!(listed("/proc/self/fd"), Ok(false));
+        assert_eq!(listed("/proc/0/fd"), Ok(true));
+        assert_eq!(listed("/proc/self/status"), Err(Errno::NOTDIR));
+    }
+
+    #[test]
     fn a_directory_that_goes_from_us_to_a_process_during_the_look_is_found() {
         let root = tempfile::tempdir().unwrap();
         let dirs = root.path().canonicalize().unwrap();
         let dir = dirs.join("0").join(format!("{:032x}", OBJECT.0));
         std::fs::create_dir_all(&dir).unwrap();
         let open = || File::open(&dir).unwrap();
-        assert_eq!(directories_in_use(&dirs, Vec::new), []);
+        assert_eq!(directories_in_use(&dirs, Vec::new), Ok(vec![]));
         // Ours at first: it is noted, whoever gets it then.
         let ours = open();
         let leaves = || {
             drop(ours);
             Vec::new()
         };
-        assert_eq!(directories_in_use(&dirs, leaves), [OBJECT]);
+        assert_eq!(directories_in_use(&dirs, leaves), Ok(vec![OBJECT]));
         // In a socket.
-        assert_eq!(directories_in_use(&dirs, || vec![OBJECT]), [OBJECT]);
+        assert_eq!(directories_in_use(&dirs, || vec![OBJECT]), Ok(vec![OBJECT]));
         // It was in a socket, and is received before it is asked what is there.
         let mut process = None;
         let arrives = || {
             process = Some(given_to_a_process(open()));
             Vec::new()
         };
-        assert_eq!(directories_in_use(&dirs, arrives), [OBJECT]);
+        assert_eq!(directories_in_use(&dirs, arrives), Ok(vec![OBJECT]));
         let mut process = process.unwrap();
         process.kill().unwrap();
         process.wait().unwrap();
-        assert_eq!(directories_in_use(&dirs, Vec::new), []);
+        assert_eq!(directories_in_use(&dirs, Vec::new), Ok(vec![]));
     }
 }

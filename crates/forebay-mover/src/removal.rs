@@ -3,9 +3,10 @@
 use crate::pfs::{During, Work, is_dir};
 use forebay_core::drain::is_of_others_since;
 use forebay_core::facts::{Attr, Timestamp};
+use forebay_core::path::TreePath;
 use forebay_sys::{self as sys, Errno};
 use parking_lot::Mutex;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// What the drain itself does on the PFS, by which it knows what others do.
@@ -17,6 +18,8 @@ pub(crate) struct Touched {
     /// The directories that were in what it has put aside and not begun to remove. Numbers of their inodes, by that of what is
     /// aside.
     dirs_aside: Mutex<HashMap<u64, HashSet<u64>>>,
+    /// What may be aside in other directories than the root; `None` before somebody asks.
+    beside: Mutex<Option<BTreeSet<TreePath>>>,
 }
 
 impl Touched {
@@ -34,6 +37,26 @@ impl Touched {
     /// The directory of this number is aside, with these directories in it.
     pub(crate) fn has_put_aside(&self, ino: u64, dirs: HashSet<u64>) {
         self.dirs_aside.lock().insert(ino, dirs);
+    }
+
+    /// This is aside in another directory than the root.
+    pub(crate) fn has_put_beside(&self, aside: TreePath) {
+        // Who asks first reads the notes, which tell of it.
+        if let Some(known) = &mut *self.beside.lock() {
+            known.insert(aside);
+        }
+    }
+
+    /// What may be aside below this directory; `noted` gives what earlier drains have put aside.
+    pub(crate) fn aside_below(
+        &self,
+        dir: &TreePath,
+        noted: impl FnOnce() -> BTreeSet<TreePath>,
+    ) -> Vec<TreePath> {
+        let mut known = self.beside.lock();
+        let known = known.get_or_insert_with(noted);
+        let below = known.iter().filter(|aside| aside.is_within(dir));
+        below.cloned().collect()
     }
 
     /// Gives the directories that were in it, once: as soon as its removal begins they say nothing any more.

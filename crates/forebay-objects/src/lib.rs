@@ -528,6 +528,14 @@ impl Objects {
         self.drop_label_beside(object)
     }
 
+    /// The kind of the local file system, as `statfs.f_type`.
+    ///
+    /// # Errors
+    /// Those of `statfs`.
+    pub fn fs_type(&self) -> Sys<i64> {
+        sys::fs_type(self.instance.as_fd())
+    }
+
     /// Size of the local file system, and the space free on it, in bytes.
     ///
     /// # Errors

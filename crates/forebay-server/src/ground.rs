@@ -32,7 +32,7 @@ impl DrainFacts for ServerHandle {
     }
 
     fn is_written_in_place(&self, file: &Attr) -> bool {
-        self.in_place.was_written((file.dev, file.ino))
+        self.in_place.was_written(file)
     }
 
     fn page(

@@ -3,6 +3,7 @@
 //! [`forebay_core::in_place`] numbers grants and judges; this asks the kernel, and waits. A commit is announced before it
 //! checks for grants ([`crate::namespace::Namespace::commit`]).
 
+use forebay_core::facts::{Attr, Timestamp};
 use forebay_core::in_place::{
     FileMap, Grant, Grants, Inode, Lease, OWN_COPY_LOOKS, OWN_COPY_PAUSE, Users, inode_of,
 };
@@ -42,7 +43,7 @@ impl<V> FileMap<V> for ByInode<V> {
 
 /// Grants of PFS files in place.
 pub struct InPlace {
-    grants: Mutex<Grants<ByInode<Grant>, ByInode<()>>>,
+    grants: Mutex<Grants<ByInode<Grant>, ByInode<Timestamp>>>,
     /// Times are since then.
     start: Instant,
 }
@@ -80,9 +81,9 @@ impl InPlace {
         self.start.elapsed()
     }
 
-    /// May a client of this bridge have written to the file in place?
-    pub fn was_written(&self, inode: Inode) -> bool {
-        self.grants.lock().was_written(inode)
+    /// May a client of this bridge have written to the file with these attributes in place?
+    pub fn was_written(&self, file: &Attr) -> bool {
+        self.grants.lock().was_written(file)
     }
 
     /// Notes that a client is about to get this descriptor, perhaps to write to it.

@@ -266,6 +266,9 @@ impl ServerHandle {
             .map_err(|e| Error::io("can't look at", &config.root, e))?;
         let own = std::fs::metadata(instance.dir())
             .map_err(|e| Error::io("can't look at", instance.dir(), e))?;
+        let storage_type = objects
+            .fs_type()
+            .map_err(|e| Error::io("can't look at", instance.dir(), e))?;
         let devices = Devices {
             storage: own.dev(),
             pfs: root.dev,
@@ -281,6 +284,7 @@ impl ServerHandle {
                 bridge_uid: me_uid,
                 removed_at_once: REMOVED_AT_ONCE,
                 devices,
+                stamps_mapped_writes: forebay_core::pfs_kind::stamps_mapped_writes(storage_type),
             },
             log,
             counters: status::Activity::default(),
@@ -307,7 +311,9 @@ impl ServerHandle {
             inboxes: Mutex::default(),
         };
         let recovered = recover::recover(&server, past)?;
-        forebay_mover::resume(server.ground())?;
+        for remark in forebay_mover::resume(server.ground())? {
+            server.log.line(format_args!("{remark}"));
+        }
         // Nothing is served that a power loss could take back to another life.
         server.namespace.sync()?;
         recover::report(&server, past, &recovered);

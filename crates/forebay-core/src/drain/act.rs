@@ -213,13 +213,10 @@ impl NewDir {
     /// Is this what was made a moment ago by the user `by`, in a directory of the user `around`? The call that makes a directory
     /// gives no descriptor, so others may have put theirs in its place.
     pub fn is_made(found: &Attr, by: u32, around: u32, is_empty: impl FnOnce() -> bool) -> bool {
-        // Any other user can give it to nobody.
-        by != ROOT || ([by, around].contains(&found.uid) && is_empty())
+        [by, around].contains(&found.uid) && is_empty()
     }
 }
 
-/// Who may make directories for others.
-const ROOT: u32 = 0;
 /// The mode of a directory of the PFS until it gets that of its backing directory.
 pub const NEW_DIR_MODE: u32 = 0o700;
 
@@ -475,7 +472,7 @@ pub enum Got {
     Named(Vec<Work<Named>>),
     Each(Vec<Work<()>>),
     Users(Vec<Work<Use>>),
-    Busy(Vec<ObjectId>),
+    Busy(Work<Vec<ObjectId>>),
     Done,
 }
 
@@ -530,8 +527,8 @@ mod tests {
     }
 
     #[test]
-    fn what_others_put_in_place_of_a_directory_that_root_has_just_made_is_not_given_away() {
-        let (user, other) = (1001, 1002);
+    fn what_others_put_in_place_of_a_directory_that_was_just_made_is_not_taken_for_it() {
+        let (root, user, other) = (0, 1001, 1002);
         let of = |uid| Attr {
             mode: libc::S_IFDIR | 0o700,
             uid,
@@ -539,13 +536,13 @@ mod tests {
         };
         let is_made =
             |found, by, around, is_empty| NewDir::is_made(&of(found), by, around, || is_empty);
-        assert!(is_made(ROOT, ROOT, user, true));
+        assert!(is_made(root, root, user, true));
         // Some file systems show one owner for all.
-        assert!(is_made(user, ROOT, user, true));
-        assert!(!is_made(other, ROOT, user, true));
-        assert!(!is_made(ROOT, ROOT, user, false), "it holds something");
-        // Nobody else can give a directory away.
-        assert!(is_made(other, user, user, false));
+        assert!(is_made(user, root, user, true));
+        assert!(!is_made(other, root, user, true));
+        assert!(!is_made(root, root, user, false), "it holds something");
+        assert!(is_made(user, user, root, true));
+        assert!(!is_made(other, user, user, true));
     }
 
     #[test]
@@ -556,7 +553,7 @@ mod tests {
             uid,
             ..Attr::default()
         };
-        let (user, other) = (1001, 1002);
+        let (root, user, other) = (0, 1001, 1002);
         let new = |known| NewDir {
             path: TreePath::new("d").unwrap(),
             object: ObjectName {
@@ -571,12 +568,12 @@ mod tests {
         assert!(may_be(None, &dir(user, 0o777), user, false));
         assert!(!may_be(None, &dir(other, 0o777), user, false));
         let known = Some(Identity::of_dir(&dir(other, 0o777)));
-        assert!(may_be(known, &dir(other, 0o777), ROOT, false));
+        assert!(may_be(known, &dir(other, 0o777), root, false));
         // A drain of root was killed, here in a directory that gives its group on.
-        assert!(may_be(None, &dir(ROOT, 0o2700), ROOT, true));
-        assert!(!may_be(None, &dir(ROOT, 0o700), ROOT, false));
-        assert!(!may_be(None, &dir(ROOT, 0o755), ROOT, true));
-        assert!(!may_be(None, &dir(ROOT, 0o700), user, true));
+        assert!(may_be(None, &dir(root, 0o2700), root, true));
+        assert!(!may_be(None, &dir(root, 0o700), root, false));
+        assert!(!may_be(None, &dir(root, 0o755), root, true));
+        assert!(!may_be(None, &dir(root, 0o700), user, true));
         let file = Attr {
             mode: libc::S_IFREG | 0o700,
             ..dir(user, 0)

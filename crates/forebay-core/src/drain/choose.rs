@@ -146,7 +146,7 @@ impl Choose {
     fn gives_up(&self, conflict: &Conflict) -> bool {
         let record = &conflict.record;
         self.choice.side == Side::Theirs
-            && (has_contents(record) || conflict.is_of_both)
+            && (has_contents(record) || record.kind == Kind::Dir)
             && record.transit.is_none()
     }
 
@@ -565,9 +565,12 @@ impl Strand for Choose {
                 };
             }
             (State::Probing(conflict, now), Got::Busy(busy)) => {
-                self.state = match busy.contains(&conflict.record.object.oid) {
-                    true => State::Unmark(Some(IS_OPEN)),
-                    false => State::ListBacking(conflict, now),
+                self.state = match busy {
+                    Ok(busy) if busy.contains(&conflict.record.object.oid) => {
+                        State::Unmark(Some(IS_OPEN))
+                    }
+                    Ok(_) => State::ListBacking(conflict, now),
+                    Err(_) => State::Unmark(Some(IS_UNKNOWN)),
                 };
             }
             (State::ListingBacking(conflict, now), Got::Strays(lists)) => {
@@ -640,7 +643,7 @@ impl Strand for Choose {
                     return Ok(Some(Act::Commit(commit)));
                 }
                 State::Probe(conflict, now) => {
-                    let probe = match conflict.is_of_both {
+                    let probe = match conflict.record.kind == Kind::Dir {
                         true => Act::ProbeDirs,
                         false => Act::Probe(vec![conflict.record.object]),
                     };

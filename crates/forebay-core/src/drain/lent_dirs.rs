@@ -72,10 +72,22 @@ impl LentDir {
         }
     }
 
+    /// Is it this one that has these attributes?
+    pub fn is(&self, now: &Attr) -> bool {
+        is_dir(now) && (now.ino, now.btime) == (self.ino, self.made)
+    }
+
     /// The mode that what has these attributes gets back. `None`: it is another one, or somebody has given it another mode.
     pub fn gives_back(&self, now: &Attr) -> Option<u32> {
-        let is_it = is_dir(now) && (now.ino, now.btime) == (self.ino, self.made);
-        (is_it && now.mode & MODE == self.lent).then_some(self.own)
+        (self.is(now) && now.mode & MODE == self.lent).then_some(self.own)
+    }
+
+    /// What people are told if it is nowhere where it may be.
+    pub fn missed(&self) -> String {
+        let (place, own, lent) = (&self.places[0], self.own, self.lent);
+        format!(
+            "{place}: is not there any more since a drain was killed; if others have moved it, its mode is {lent:04o} in place of {own:04o}"
+        )
     }
 
     /// The text of a note about these.

@@ -79,8 +79,8 @@ enum State {
     Marking,
     Probe,
     Probing,
-    Examine(Vec<ObjectId>),
-    ExaminingAgain(Vec<ObjectId>),
+    Examine(Work<Vec<ObjectId>>),
+    ExaminingAgain(Work<Vec<ObjectId>>),
     Finish,
     Finishing,
     End,
@@ -304,13 +304,13 @@ impl Release {
         self.state = State::Finish;
     }
 
-    fn examined_again(&mut self, busy: &[ObjectId], attrs: Vec<Work<Attr>>) {
+    fn examined_again(&mut self, busy: &Work<Vec<ObjectId>>, attrs: Vec<Work<Attr>>) {
         for (candidate, attr) in with_outcomes(self.going(), attrs) {
             let (path, record) = &candidate.names[0];
-            candidate.keep = if busy.contains(&record.object.oid) {
-                Some(Keep::Entered)
-            } else {
-                by_state(path, record, &attr)
+            candidate.keep = match busy {
+                Err(trouble) => Some(Keep::Refused(*trouble)),
+                Ok(busy) if busy.contains(&record.object.oid) => Some(Keep::Entered),
+                Ok(_) => by_state(path, record, &attr),
             };
         }
         self.state = State::Finish;

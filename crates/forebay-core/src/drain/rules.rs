@@ -89,6 +89,21 @@ pub fn is_of_others_since(
     found.ctime >= moment && !(found.mtime < moment && is_touched())
 }
 
+/// The mode of something with an access list, where the file system takes none. Beside a list the bits of the group are its mask, and
+/// would give the group what only some user has. `list`: its bytes, as in `system.posix_acl_access`; `None`: nobody knows.
+pub fn mode_without_list(mode: u32, list: Option<&[u8]>) -> u32 {
+    // Bytes before the entries, those of each, and the tag of the entry of the group.
+    const HEAD: usize = 4;
+    const ENTRY: usize = 8;
+    const GROUP: u16 = 4;
+    let entries = list.and_then(|list| list.get(HEAD..)).unwrap_or_default();
+    let of_group = entries.chunks_exact(ENTRY).find_map(|entry| {
+        let tag = u16::from_le_bytes([entry[0], entry[1]]);
+        (tag == GROUP).then(|| u32::from(entry[2] & 7))
+    });
+    mode & (!0o070 | of_group.unwrap_or(0) << 3)
+}
+
 /// Is the moment before a directory gets these attributes the last one in which `user` can sync it and what is in it? Only
 /// where each directory is synced by itself: a sync of the whole file system opens none. Root can always open it.
 pub fn is_last_sync(attr: &Attr, user: u32, by: SyncBy) -> bool {
@@ -563,4 +578,31 @@ pub(super) fn relocated(
         }
     }
     Ok((updates, labels.into_iter().collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_its_list_the_group_has_its_own_rights_and_not_the_mask() {
+        // user::rw-, user:5:rw-, group::r--, mask::rw-, other::---
+        let entries: [(u16, u16, u32); 5] = [
+            (1, 6, u32::MAX),
+            (2, 6, 5),
+            (4, 4, u32::MAX),
+            (16, 6, u32::MAX),
+            (32, 0, u32::MAX),
+        ];
+        let mut list = 2u32.to_le_bytes().to_vec();
+        for (tag, rights, id) in entries {
+            list.extend(tag.to_le_bytes());
+            list.extend(rights.to_le_bytes());
+            list.extend(id.to_le_bytes());
+        }
+        assert_eq!(mode_without_list(0o100_660, Some(&list)), 0o100_640);
+        for unknown in [None, Some(&list[..3]), Some(&list[..15])] {
+            assert_eq!(mode_without_list(0o100_664, unknown), 0o100_604);
+        }
+    }
 }

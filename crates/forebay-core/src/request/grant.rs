@@ -42,6 +42,9 @@ pub struct Granting {
     pub form: Form,
     /// Programs can open this object later without the bridge, so its file is never reused.
     pub shared: bool,
+    /// The file gets another time of change once it is open: a program may write to it through a mapping, and nothing else
+    /// would show that.
+    pub is_stamped: bool,
 }
 
 /// How a grant of `target` with `flags` reaches the caller. `by_name`: it would rather open a backing
@@ -56,10 +59,16 @@ pub(super) fn form(
 ) -> Granting {
     let flags = flags & GRANT_FLAGS;
     let is_path = flags & libc::O_PATH != 0;
+    let may_map_writes = flags & libc::O_ACCMODE == libc::O_RDWR && !is_path;
+    let is_stamped = is_plain && may_map_writes && !settings.stamps_mapped_writes;
     let form = match target {
         // The storage belongs to the bridge's user. Opening a FIFO or a device may block, or act.
         GrantTarget::Object(object)
-            if by_name && is_plain && !is_path && cred.uid == settings.bridge_uid =>
+            if by_name
+                && is_plain
+                && !is_path
+                && !is_stamped
+                && cred.uid == settings.bridge_uid =>
         {
             Form::Name(*object)
         }
@@ -70,6 +79,7 @@ pub(super) fn form(
         flags,
         form,
         shared: is_path || form != Form::Descriptor,
+        is_stamped,
     }
 }
 
@@ -87,14 +97,19 @@ pub(super) fn wants_reopening(op: &Op, granted: i32) -> bool {
 mod tests {
     use super::*;
 
-    fn granted(flags: i32, by_name: bool, is_plain: bool, uid: u32) -> Granting {
-        let settings = Settings {
+    fn settings() -> Settings {
+        Settings {
             root: b"/pfs".to_vec(),
             stage_limit_bytes: 0,
+            stamps_mapped_writes: true,
             bridge_uid: 7,
             removed_at_once: 256,
             devices: Default::default(),
-        };
+        }
+    }
+
+    fn granted(flags: i32, by_name: bool, is_plain: bool, uid: u32) -> Granting {
+        let settings = settings();
         let cred = Cred {
             uid,
             ..Cred::default()
@@ -111,6 +126,29 @@ mod tests {
         assert_eq!(granted(libc::O_RDWR, true, false, 7).form, Form::Descriptor);
         assert_eq!(granted(libc::O_RDWR, true, true, 8).form, Form::Descriptor);
         assert_eq!(granted(libc::O_PATH, true, true, 7).form, Form::Descriptor);
+    }
+
+    #[test]
+    fn what_may_be_written_through_a_mapping_is_opened_by_the_bridge_where_nothing_else_shows_that()
+    {
+        let on_tmpfs = |flags, is_plain| {
+            let settings = Settings {
+                stamps_mapped_writes: false,
+                ..settings()
+            };
+            let cred = Cred {
+                uid: 7,
+                ..Cred::default()
+            };
+            let target = GrantTarget::Object(ObjectName::default());
+            let granting = form(&target, flags, true, is_plain, &cred, &settings);
+            (granting.is_stamped, granting.form == Form::Descriptor)
+        };
+        assert_eq!(on_tmpfs(libc::O_RDWR, true), (true, true));
+        assert_eq!(on_tmpfs(libc::O_RDONLY, true), (false, false));
+        assert_eq!(on_tmpfs(libc::O_WRONLY, true), (false, false));
+        assert_eq!(on_tmpfs(libc::O_RDWR, false), (false, true));
+        assert!(!granted(libc::O_RDWR, true, true, 7).is_stamped);
     }
 
     #[test]

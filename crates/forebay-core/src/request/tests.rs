@@ -131,6 +131,7 @@ impl Hand {
         let settings = Settings {
             root: b"/pfs".to_vec(),
             stage_limit_bytes: 1 << 20,
+            stamps_mapped_writes: true,
             bridge_uid: 0,
             removed_at_once: 256,
             devices: Default::default(),
@@ -602,6 +603,7 @@ fn what_is_known_of_others_is_asked_for_by_its_need() {
     let settings = Settings {
         root: b"/pfs".to_vec(),
         stage_limit_bytes: 0,
+        stamps_mapped_writes: true,
         bridge_uid: 0,
         removed_at_once: 256,
         devices: Default::default(),

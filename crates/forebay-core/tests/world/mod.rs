@@ -88,6 +88,7 @@ impl World {
         let settings = Settings {
             root: b"/pfs/run".to_vec(),
             stage_limit_bytes: 1000,
+            stamps_mapped_writes: true,
             bridge_uid: 0,
             removed_at_once: 256,
             devices: Default::default(),

@@ -195,7 +195,11 @@ fn open(
     match &granting.target {
         GrantTarget::Object(object) => {
             let open = |flags| server.objects.open_object(*object, flags);
-            on_lease.open(granting.flags, shape(*object) == Shape::File, open)
+            let file = on_lease.open(granting.flags, shape(*object) == Shape::File, open)?;
+            if let Some(file) = file.as_ref().filter(|_| granting.is_stamped) {
+                stamp(file)?;
+            }
+            Ok(file)
         }
         GrantTarget::Lower(path, judged) => {
             server.lower.flush_touch(path);
@@ -216,6 +220,12 @@ fn open(
             Ok(file)
         }
     }
+}
+
+/// Gives an open file another time of change.
+fn stamp(file: &OwnedFd) -> Result<(), Errno> {
+    let mode = sys::stat(file.as_fd(), b"")?.mode;
+    sys::chmod(file.as_fd(), mode & 0o7777)
 }
 
 /// A new object, or a spare file as one.

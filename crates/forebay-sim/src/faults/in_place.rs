@@ -4,7 +4,7 @@
 use super::node::Node;
 use super::pfs::Pfs;
 use forebay_core::bridge::Mutation;
-use forebay_core::facts::Attr;
+use forebay_core::facts::{Attr, Timestamp};
 use forebay_core::in_place::{Grant, Grants, Inode, Lease, Users, inode_of};
 use forebay_core::path::TreePath;
 use forebay_core::record::ObjectName;
@@ -32,7 +32,7 @@ pub(super) struct InPlace {
     open: BTreeMap<u64, Open>,
     /// Files that were granted in place, by what users know them by. It survives a death here. A real bridge forgets it: then its
     /// drain takes such a write for a change by others, leaves the file and lists it.
-    grants: Grants<BTreeMap<Inode, Grant>, BTreeMap<Inode, ()>>,
+    grants: Grants<BTreeMap<Inode, Grant>, BTreeMap<Inode, Timestamp>>,
 }
 
 /// An object made for a request that is a copy of a file of the PFS.
@@ -117,7 +117,7 @@ impl InPlace {
 
     /// May a program have written in place to the file with these attributes?
     pub(super) fn was_written(&self, attr: &Attr) -> bool {
-        self.grants.was_written(inode_of(attr))
+        self.grants.was_written(attr)
     }
 
     /// The process dies. Descriptors of clients outlive it.

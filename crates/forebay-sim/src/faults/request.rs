@@ -64,6 +64,7 @@ pub(super) fn settings(stage_limit_bytes: u64, removed_at_once: usize) -> Settin
     Settings {
         root: ROOT.to_vec(),
         stage_limit_bytes,
+        stamps_mapped_writes: true,
         bridge_uid: 0,
         removed_at_once,
         devices: Default::default(),

@@ -404,3 +404,46 @@ fn a_storage_that_others_have_filled_is_drained_by_the_next_bridge() {
         assert_eq!(fs::read(stage.path("pfs/d/100")).unwrap(), b"100\n");
     }
 }
+
+/// Writes to a page of a mapping that it has read before: on tmpfs that changes no time of the file.
+const MAPPED: &str = "
+import mmap
+with open('f', 'r+b') as file:
+    page = mmap.mmap(file.fileno(), 0)
+    first = page[:1]
+    page[:6] = b'mapped'
+    page.close()
+";
+
+#[test]
+fn what_is_written_through_a_mapping_to_a_copy_that_was_drained_arrives() {
+    let in_memory = tempfile::Builder::new().tempdir_in("/dev/shm");
+    let in_memory = in_memory.expect("/dev/shm takes directories");
+    let stage = Stage::new();
+    for storage in [in_memory.path().join("storage"), stage.path("other")] {
+        let storage = storage.to_str().unwrap();
+        let run = |command: &[&str]| {
+            let options = [
+                "run",
+                "--buffer",
+                "pfs",
+                "--storage",
+                storage,
+                "--keep",
+                "--",
+            ];
+            let mut run = stage.forebay(&options);
+            run.args(command);
+            finish(run)
+        };
+        run(&["sh", "-c", "echo before > pfs/f"]).ends_with(0);
+        let mapped = format!("import os; os.chdir('pfs')\n{MAPPED}");
+        run(&["python3", "-c", &mapped])
+            .ends_with(0)
+            .tells("drained 1 file");
+        assert_eq!(fs::read_to_string(stage.path("pfs/f")).unwrap(), "mapped\n");
+        // A reader changes nothing.
+        run(&["cat", "pfs/f"]).ends_with(0).tells("drained 0 files");
+        fs::remove_file(stage.path("pfs/f")).unwrap();
+    }
+}

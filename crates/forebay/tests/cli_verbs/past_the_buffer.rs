@@ -60,6 +60,22 @@ fn what_is_made_through_links_of_proc_is_named_kept_and_checked_until_somebody_m
 }
 
 #[test]
+fn a_directory_with_something_that_was_made_past_the_buffer_is_not_given_up_for_theirs() {
+    let stage = Stage::new();
+    fs::create_dir(stage.path("pfs/d")).unwrap();
+    let script = "mkdir pfs/d/new; cd pfs/d/new; echo precious > /proc/$$/cwd/result";
+    stage.script(&["--no-drain"], script).ends_with(0);
+    fs::remove_dir(stage.path("pfs/d")).unwrap();
+    let take = ["drain", "--buffer", "pfs", "--take", "theirs", "d/new"];
+    let said = stage.say(&take).ends_with(75).tells("would be lost");
+    let result = place(&said.err, "d/new/result");
+    assert_eq!(fs::read_to_string(&result).unwrap(), "precious\n");
+    fs::remove_file(&result).unwrap();
+    stage.say(&take).ends_with(0);
+    stage.say(&["drain", "--buffer", "pfs"]).ends_with(0);
+}
+
+#[test]
 fn a_directory_with_something_that_was_made_past_the_buffer_is_not_removed() {
     let stage = Stage::new();
     let script = "cd pfs; mkdir d other; cd d; echo precious > /proc/$$/cwd/result; cd ..

@@ -92,12 +92,21 @@ impl Candidate {
     }
 }
 
+/// A name of a copy with an entry that its record does not know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Suspect {
+    /// Which of the names it is.
+    nth: usize,
+    record: PathRecord,
+    found: Attr,
+}
+
 /// What is to become of a copy that is being published.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum CopyFate {
     Good,
-    /// The name holds an entry that the record does not know: the record, and the entry.
-    Suspect(Box<(PathRecord, Attr)>),
+    /// These of its names hold entries that their records do not know.
+    Suspect(Vec<Suspect>),
     /// The object or its records have changed.
     Stale,
     /// Giving it its names has failed. It may have some of them, or all.

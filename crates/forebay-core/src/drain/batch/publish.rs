@@ -1,6 +1,6 @@
 //! Copies get their names, a few at a time.
 
-use super::{Again, Candidate, CopyBatch, CopyFate, PUBLISHED_AT_ONCE, State};
+use super::{Again, Candidate, CopyBatch, CopyFate, PUBLISHED_AT_ONCE, State, Suspect};
 use crate::bridge::{Mutation, ReadSet};
 use crate::drain::act::{Act, DrainCommit, Named, Work};
 use crate::drain::drain_facts::DrainFacts;
@@ -96,7 +96,7 @@ impl CopyBatch {
         for (candidate, fate) in good(&mut self.few) {
             candidate.found.clear();
             let names = candidate.task.ready.iter().zip(&candidate.earlier);
-            for (((path, record), earlier), found) in names.zip(seen.by_ref()) {
+            for (nth, (((path, record), earlier), found)) in names.zip(seen.by_ref()).enumerate() {
                 let is_earlier = |now: &Attr| earlier.is_some_and(|copy| copy.is(now));
                 let there = found.as_ref().ok().and_then(Option::as_ref);
                 candidate.found.push(there.map(Identity::of));
@@ -113,17 +113,23 @@ impl CopyBatch {
                             && !is_earlier(&found)
                             && !trusts(Mutation::ReplacesWhatOthersChanged) =>
                     {
-                        CopyFate::Suspect(Box::new((record.clone(), found)))
+                        CopyFate::Suspect(vec![Suspect {
+                            nth,
+                            record: record.clone(),
+                            found,
+                        }])
                     }
                     Ok(_) => continue,
                     Err(trouble) => CopyFate::Failed(Reason::Refused(trouble)),
                 };
-                // A failure outranks a suspicion; of two alike the first stays.
-                let is_worse = *fate == CopyFate::Good
-                    || matches!(fate, CopyFate::Suspect(_)) && matches!(now, CopyFate::Failed(..));
-                if is_worse {
-                    candidate.taken_at = Some(path.clone());
-                    *fate = now;
+                match (&mut *fate, now) {
+                    // The first one stays, and outranks all suspicions.
+                    (CopyFate::Failed(_), _) => {}
+                    (CopyFate::Suspect(all), CopyFate::Suspect(more)) => all.extend(more),
+                    (_, now) => {
+                        candidate.taken_at = Some(path.clone());
+                        *fate = now;
+                    }
                 }
             }
         }
@@ -133,20 +139,20 @@ impl CopyBatch {
     /// What is to be replaced was changed: by others?
     pub(super) fn judge(&mut self, facts: &dyn DrainFacts) {
         for (candidate, fate) in &mut self.few {
-            if let CopyFate::Suspect(suspect) = fate {
-                let (record, found) = &**suspect;
-                *fate = match is_ours_in_place(record, found, facts) {
-                    true => CopyFate::Good,
-                    false => CopyFate::Failed(Reason::Changed),
-                };
-                if *fate == CopyFate::Good {
+            let CopyFate::Suspect(suspects) = fate else {
+                continue;
+            };
+            let is_ours = |s: &Suspect| is_ours_in_place(&s.record, &s.found, facts);
+            *fate = match cleared(&mut candidate.found, suspects, is_ours) {
+                Ok(()) => {
                     candidate.taken_at = None;
+                    CopyFate::Good
                 }
-                // Our own programs may go on writing to it.
-                for found in candidate.found.iter_mut().flatten() {
-                    *found = found.leaving();
+                Err(theirs) => {
+                    candidate.taken_at = Some(candidate.task.ready[theirs].0.clone());
+                    CopyFate::Failed(Reason::Changed)
                 }
-            }
+            };
         }
         self.state = State::Name;
     }
@@ -263,4 +269,74 @@ pub(super) fn good(
     few.iter_mut()
         .filter(|(_, fate)| *fate == CopyFate::Good)
         .map(|(candidate, fate)| (candidate, fate))
+}
+
+/// Lets the names be used under which our own programs have changed what is there. They may go on writing to it.
+///
+/// # Errors
+/// The number of a name at which others have.
+fn cleared(
+    found: &mut [Option<Identity>],
+    suspects: &[Suspect],
+    is_ours: impl Fn(&Suspect) -> bool,
+) -> Result<(), usize> {
+    if let Some(theirs) = suspects.iter().find(|suspect| !is_ours(suspect)) {
+        return Err(theirs.nth);
+    }
+    for suspect in suspects {
+        let found = &mut found[suspect.nth];
+        *found = found.map(Identity::leaving);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{BridgeId, Kind, PathRecord, Token};
+
+    #[test]
+    fn each_name_is_judged_and_only_what_our_programs_write_to_may_go_on_changing() {
+        let at = |ino: u64, size| Attr {
+            ino,
+            size,
+            mode: libc::S_IFREG | 0o644,
+            ..Attr::default()
+        };
+        let before = [at(1, 5), at(2, 5), at(3, 5)];
+        let record = PathRecord {
+            version: 1,
+            kind: Kind::File,
+            object: ObjectName::default(),
+            owner: BridgeId(1),
+            ino: 9,
+            copy_of: 0,
+            origin: None,
+            hides: None,
+            replaces: None,
+            arriving: None,
+            token: Token::default(),
+            drained: None,
+            transit: None,
+            segments: Vec::new(),
+        };
+        let suspects = [0, 2].map(|nth| Suspect {
+            nth,
+            record: record.clone(),
+            found: before[nth],
+        });
+        let mut found = before.map(|attr| Some(Identity::of(&attr)));
+        let untouched = found;
+        // Both are changed, and only the first by us.
+        let is_first = |suspect: &Suspect| suspect.nth == 0;
+        assert_eq!(cleared(&mut found, &suspects, is_first), Err(2));
+        assert_eq!(found, untouched);
+        assert_eq!(cleared(&mut found, &suspects, |_| true), Ok(()));
+        let grown = [at(1, 6), at(2, 6), at(3, 6)];
+        let still = found
+            .iter()
+            .zip(&grown)
+            .map(|(known, now)| known.unwrap().is(now));
+        assert_eq!(still.collect::<Vec<_>>(), [true, false, true]);
+    }
 }

@@ -348,7 +348,7 @@ impl World {
                 };
                 Got::Users(all.iter().map(by).collect())
             }
-            Act::ProbeDirs => Got::Busy(self.open.iter().copied().collect()),
+            Act::ProbeDirs => Got::Busy(Ok(self.open.iter().copied().collect())),
             Act::Pause => Got::Done,
         }
     }

@@ -281,7 +281,7 @@ impl Node {
                 };
                 Got::Users(objects.iter().map(by).collect())
             }
-            Act::ProbeDirs => Got::Busy(Vec::new()),
+            Act::ProbeDirs => Got::Busy(Ok(Vec::new())),
             Act::Pause => Got::Done,
         }
     }
