@@ -440,10 +440,10 @@ fn what_is_written_through_a_mapping_to_a_copy_that_was_drained_arrives() {
         let mapped = format!("import os; os.chdir('pfs')\n{MAPPED}");
         run(&["python3", "-c", &mapped])
             .ends_with(0)
-            .tells("drained 1 file");
+            .tells(" 1 file, 7 B");
         assert_eq!(fs::read_to_string(stage.path("pfs/f")).unwrap(), "mapped\n");
         // A reader changes nothing.
-        run(&["cat", "pfs/f"]).ends_with(0).tells("drained 0 files");
+        run(&["cat", "pfs/f"]).ends_with(0).tells(" 0 files");
         fs::remove_file(stage.path("pfs/f")).unwrap();
     }
 }

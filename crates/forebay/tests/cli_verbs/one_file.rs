@@ -150,3 +150,23 @@ fn a_file_that_is_opened_for_writing_keeps_its_attributes_its_rights_and_its_hol
         .prints(&before);
     assert_eq!(natively(shown), before);
 }
+
+#[test]
+fn a_changed_file_of_the_pfs_does_not_get_the_access_list_of_its_directory_and_a_new_one_does() {
+    let stage = Stage::new();
+    let natively = |script: &str| {
+        let mut shell = stage.command("sh");
+        shell.args(["-c", script]);
+        wait(start(shell)).ends_with(0).out
+    };
+    natively("echo text > pfs/f; chmod 640 pfs/f; setfacl -d -m u:1501:rwx pfs");
+    let script = "echo more >> pfs/f; echo new > pfs/new";
+    stage
+        .script(&[], script)
+        .ends_with(0)
+        .tells("drained 2 files");
+    let rights = |name: &str| natively(&format!("getfacl -cnE pfs/{name}"));
+    assert_eq!(rights("f"), "user::rw-\ngroup::r--\nother::---\n\n");
+    let of_new = rights("new");
+    assert!(of_new.contains("user:1501:rwx"), "{of_new}");
+}
