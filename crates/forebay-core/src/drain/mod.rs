@@ -32,11 +32,13 @@
 //!
 //! 0. Ends the transit of records that an earlier pass has left ([`Drain::resume`]), decides what somebody has chosen about
 //!    changes of others ([`SideChoice`]), and sweeps temporary names.
-//! 1. Everything that was renamed goes to a waiting name, what lies deepest first (*evacuate*).
+//! 1. What was renamed goes to its final name, if that is free, or gets free by that. What is then in the place of something else
+//!    goes to a waiting name, what lies deepest first (*evacuate*).
 //!    What waits already, although nothing speaks of it any more, goes.
 //! 2. What is hidden goes away (*clear*). No round can destroy what a later one needs: swaps, chains and a
 //!    file in place of a directory need no special case.
-//! 3. Renamed things take their final names and directories come into being, parents first.
+//! 3. All other renamed things take their final names and directories come into being, parents first. Then what is hidden and held
+//!    some of that goes away as well.
 //! 4. Contents are copied, verified and named. Where a temporary name may be left, it is looked for.
 //! 5. Changed directories are synced, and then get their attributes, children first. What was made in a backing
 //!    directory past the buffer is noted: such a directory stays dirty.

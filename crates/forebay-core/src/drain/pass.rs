@@ -10,6 +10,7 @@ use super::hearing::Hearing;
 use super::moves::{Move, What};
 use super::name_secret::NameSecret;
 use super::orphans::Orphan;
+use super::orphans::is_waiting;
 use super::release::{RELEASED_AT_ONCE, Release, ReleaseWalk};
 use super::resume::Resume;
 use super::round::Round;
@@ -290,9 +291,15 @@ impl Drain {
             })?,
             Round::Settle => self.begin_move(facts, |record| match record.kind {
                 Kind::Dir => Some(What::MakeDir),
-                Kind::Moved => Some(What::Place),
+                Kind::Moved if is_waiting(record) => Some(What::Place),
+                Kind::Moved => Some(What::Rename),
                 _ => None,
             })?,
+            Round::ClearAgain => {
+                self.sheet.has_settled = true;
+                let is_due = |record: &PathRecord| record.kind == Kind::Whiteout;
+                self.begin_move(facts, |record| is_due(record).then_some(What::Clear))?;
+            }
             Round::Contents => return self.begin_contents(facts),
             Round::Tidy => self.tidy(facts),
             Round::Sync => match self.sheet.take_unsynced(true) {
@@ -457,12 +464,14 @@ impl Drain {
 
     /// The next thing that may have to leave its place: what lies deepest first, so that it is taken out of
     /// a directory before the directory itself goes. Walks again after a walk in which something has left:
-    /// what was in its place can have been carried off with the directory that holds it.
+    /// what was in its place can have been carried off with the directory that holds it, and the place is free for
+    /// something else. Only what is in the way of something then goes to a waiting name.
     fn begin_evacuation(&mut self, facts: &dyn DrainFacts) -> Outcome<()> {
         loop {
             let page = facts.speakers_here(self.cursor.as_ref(), 1)?;
             let Some(last) = page.last() else {
-                if std::mem::take(&mut self.sheet.has_evacuated) {
+                let has_evacuated = std::mem::take(&mut self.sheet.has_evacuated);
+                if has_evacuated || !std::mem::replace(&mut self.sheet.may_wait, true) {
                     self.walk_anew();
                     continue;
                 }
@@ -471,8 +480,12 @@ impl Drain {
             };
             self.cursor = Some(last.lower.clone());
             let movers = page.into_iter().filter(|s| s.word == Word::Origin);
+            let what = match self.sheet.may_wait {
+                true => What::Evacuate,
+                false => What::Rename,
+            };
             let moves: Vec<_> = movers
-                .map(|speaker| Move::new(speaker.path, What::Evacuate))
+                .map(|speaker| Move::new(speaker.path, what))
                 .collect();
             if let Some(only) = moves.into_iter().next() {
                 self.start(only);

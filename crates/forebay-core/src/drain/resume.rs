@@ -111,7 +111,10 @@ impl Resume {
     fn places(&self, record: &PathRecord, maker: Option<BridgeId>) -> Vec<TreePath> {
         match (record.kind, &record.origin) {
             _ if record.transit == Some(Transit::Releasing) => Vec::new(),
-            (Kind::Moved, Some(from)) => vec![from.clone(), self.target(record, from)],
+            (Kind::Moved, Some(from)) => {
+                let targets = self.targets(record, from).into_iter();
+                [from.clone()].into_iter().chain(targets).collect()
+            }
             // It was being made, and its mark says that it is there.
             (Kind::Dir, _) if record.hides.is_none() => vec![self.path.clone()],
             _ if record.arriving.is_some() => vec![self.path.clone()],
@@ -169,28 +172,49 @@ impl Resume {
         };
     }
 
-    /// Where something was on its way to.
-    fn target(&self, record: &PathRecord, from: &TreePath) -> TreePath {
+    /// Where something can have been on its way to.
+    fn targets(&self, record: &PathRecord, from: &TreePath) -> Vec<TreePath> {
         let waiting = waiting_path(record.object.oid);
-        if *from == waiting {
-            self.path.clone()
-        } else {
-            waiting
-        }
+        let waits = (*from != waiting).then_some(waiting);
+        waits.into_iter().chain([self.path.clone()]).collect()
+    }
+
+    /// Where what was renamed has got to, as these looks at its old place and at each of the targets tell.
+    fn arrived(
+        &self,
+        record: &PathRecord,
+        from: &TreePath,
+        found: &[Option<Attr>],
+    ) -> Option<TreePath> {
+        let (gone, seen) = found.split_first()?;
+        let known = record.arriving.as_deref();
+        let waiting = waiting_path(record.object.oid);
+        let mut targets = self.targets(record, from).into_iter().zip(seen);
+        targets.find_map(|(target, seen)| {
+            let there = seen.as_ref()?;
+            let may_be_it = match (target == waiting, *from == waiting) {
+                // What was pulled aside waits under a name that nobody else gives, whatever has come to its old place.
+                (true, _) => true,
+                (_, true) => gone.is_none(),
+                // Only what is known, and replaces nothing, goes to its final name at once.
+                _ => known.is_some_and(|known| {
+                    record.hides.is_none() && gone.as_ref().is_none_or(|gone| !known.is(gone))
+                }),
+            };
+            let is_it = may_be_it && known.is_none_or(|known| known.is(there));
+            is_it.then_some(target)
+        })
     }
 
     fn told(&self, record: &PathRecord, found: &[Option<Attr>]) -> Told {
         match (record.kind, &record.origin, found) {
-            // What was pulled aside waits under a name that nobody else gives, whatever has come to its old place.
-            (Kind::Moved, Some(from), [gone, Some(there)])
-                if (gone.is_none() || *from != waiting_path(record.object.oid))
-                    && record.arriving.as_ref().is_none_or(|known| known.is(there)) =>
-            {
-                Told::Arrived {
+            (Kind::Moved, Some(from), _) => match self.arrived(record, from, found) {
+                Some(to) => Told::Arrived {
                     from: from.clone(),
-                    to: self.target(record, from),
-                }
-            }
+                    to,
+                },
+                None => Told::Nothing,
+            },
             (Kind::Dir, _, [Some(attr)]) if is_dir(attr) => Told::Ours,
             (Kind::Dir, _, [_]) => Told::NotMade,
             // What is under the name is the copy, or it is not.

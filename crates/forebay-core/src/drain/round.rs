@@ -10,6 +10,8 @@ pub(super) enum Round {
     Orphans,
     Clear,
     Settle,
+    /// What something was still in that has its final name now.
+    ClearAgain,
     SweepAgain,
     Contents,
     Tidy,
@@ -26,7 +28,7 @@ pub(super) enum Round {
 }
 
 /// All of them, in their order.
-const ORDER: [Round; 19] = [
+const ORDER: [Round; 20] = [
     Round::Resume,
     Round::Choose,
     Round::Sweep,
@@ -34,6 +36,7 @@ const ORDER: [Round; 19] = [
     Round::Orphans,
     Round::Clear,
     Round::Settle,
+    Round::ClearAgain,
     Round::SweepAgain,
     Round::Contents,
     Round::Tidy,
@@ -65,7 +68,12 @@ impl Round {
     pub(super) fn is_optional(self) -> bool {
         matches!(
             self,
-            Round::Evacuate | Round::Orphans | Round::Clear | Round::Settle | Round::Contents
+            Round::Evacuate
+                | Round::Orphans
+                | Round::Clear
+                | Round::Settle
+                | Round::ClearAgain
+                | Round::Contents
         ) || self.releases()
     }
 

@@ -249,6 +249,11 @@ pub(super) fn obstacle(
     Ok(is_obstructed.then(|| "what it replaces could not be removed or renamed".to_owned()))
 }
 
+/// Does a renamed thing lie where it hides what was there? It was renamed away and back, and nothing of it has to go.
+pub(super) fn hides_itself(record: &PathRecord) -> bool {
+    record.kind == Kind::Moved && record.hides.is_some() && record.hides == record.origin
+}
+
 /// Must something renamed leave the place on the PFS where it is? Where to, then: its waiting path.
 pub(super) fn has_to_leave(
     facts: &dyn DrainFacts,
@@ -266,9 +271,35 @@ pub(super) fn has_to_leave(
     // A thing that is under its final name by chance has to go, too, if the directory around it is to
     // be replaced.
     let in_place = from == path
-        && record.hides.is_none()
+        && (record.hides.is_none() || hides_itself(record))
         && unsettled(facts, &path.parent(), reads)?.is_none();
     Ok((!in_place).then(|| (from.clone(), to)))
+}
+
+/// Is this PFS path, or one above it, the place of something else? Then what is there has to leave before that can come. If it
+/// only has to go, it can be taken away later as well.
+pub(super) fn is_wanted(
+    facts: &dyn DrainFacts,
+    lower: &TreePath,
+    reads: &mut ReadSet,
+) -> Outcome<bool> {
+    let mut at = lower.clone();
+    loop {
+        for speaker in speakers_of(facts, &at, reads)? {
+            if speaker.word != Word::Hides {
+                continue;
+            }
+            let record = facts.record(&speaker.path)?;
+            let wants = |r: PathRecord| r.kind != Kind::Whiteout && !hides_itself(&r);
+            if record.is_some_and(|r| r.hides.as_ref() == Some(&at) && wants(r)) {
+                return Ok(true);
+            }
+        }
+        if at.is_root() {
+            return Ok(false);
+        }
+        at = at.parent();
+    }
 }
 
 /// All records that speak of exactly this path of the PFS. Adds to `reads` that a commit relies on it.
@@ -497,6 +528,25 @@ pub(super) fn commit_of(
     (commit, afterwards)
 }
 
+/// The record of a renamed thing that has got to its final name.
+pub(super) fn arrived(
+    facts: &dyn DrainFacts,
+    path: &TreePath,
+    record: Option<PathRecord>,
+    reads: &mut ReadSet,
+) -> Outcome<Option<PathRecord>> {
+    if is_natural(facts, &path.parent(), reads)? {
+        // The PFS shows it there by itself.
+        return Ok(None);
+    }
+    // Through a directory made in the buffer the PFS does not show.
+    Ok(record.map(|record| PathRecord {
+        drained: Some(OURS),
+        replaces: record.arriving.as_deref().copied(),
+        ..record
+    }))
+}
+
 /// Updates after a move from `from` to `to`: every record that speaks of a path inside it, and every label that
 /// names such a directory. `mover` is the path of the record that moved it.
 ///
@@ -523,7 +573,6 @@ pub(super) fn relocated(
     }
     touched.sort();
     touched.dedup();
-    let natural = is_natural(facts, &mover.parent(), reads)?;
     let (mut updates, mut carried) = (Vec::new(), Vec::new());
     for path in touched {
         let Some(before) = facts.record(&path)? else {
@@ -553,14 +602,7 @@ pub(super) fn relocated(
         }
         let mut after = Some(record);
         if is_final && path == *mover {
-            if natural {
-                // The PFS shows it there by itself.
-                after = None;
-            } else if let Some(record) = &mut after {
-                // Through a directory made in the buffer the PFS does not show.
-                record.drained = Some(OURS);
-                record.replaces = record.arriving.as_deref().copied();
-            }
+            after = arrived(facts, &path, after, reads)?;
         }
         updates.push(Update {
             path,

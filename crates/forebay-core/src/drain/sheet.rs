@@ -155,6 +155,10 @@ pub(super) struct Sheet {
     pub(super) taken_up: BTreeSet<ObjectId>,
     /// Batches under way.
     pub(super) batches: usize,
+    /// What is in the way of something goes to a waiting name.
+    pub(super) may_wait: bool,
+    /// What was renamed has its final name, if it could get it.
+    pub(super) has_settled: bool,
     /// Something has left its place in this walk.
     pub(super) has_evacuated: bool,
     /// Files that only the bridge itself had open when they were to be released, with the number of tries.
@@ -179,6 +183,8 @@ impl Sheet {
             tasks: VecDeque::new(),
             taken_up: BTreeSet::new(),
             batches: 0,
+            may_wait: false,
+            has_settled: false,
             has_evacuated: false,
             passing: BTreeMap::new(),
         }
@@ -212,6 +218,11 @@ impl Sheet {
     /// Is it certain after so many looks that what they did not show has not been done?
     pub(super) fn is_settled_by(looks: u32) -> bool {
         looks >= LOOKS_IN_DOUBT
+    }
+
+    /// Has something gone wrong with this already?
+    pub(super) fn is_left(&self, path: &TreePath) -> bool {
+        self.failed.contains_key(path)
     }
 
     pub(super) fn refuse(&mut self, path: &TreePath, bytes: u64, trouble: Trouble) {

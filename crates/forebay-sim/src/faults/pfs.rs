@@ -4,6 +4,7 @@
 //! A number stands for the bytes of a file. What others put there is remembered as foreign.
 
 mod neighbour;
+mod permissions;
 
 use super::history::{Texts, Thing};
 use super::model::Tree;
@@ -15,6 +16,7 @@ use forebay_core::identity::Identity;
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, Kind};
 use forebay_core::walk::RESERVED_PREFIX;
+use permissions::Permissions;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// As many names of a directory are read at a time: few, so that listings have several pages.
@@ -59,6 +61,7 @@ pub(super) struct Pfs {
     log: Option<PfsLog>,
     /// So many changes of names by drains are left before one is refused.
     refuses_after: Option<u32>,
+    permissions: Permissions,
     /// Somebody else judges in the end what has become of what others have made.
     pub(super) is_judged_later: bool,
 }
@@ -399,6 +402,13 @@ impl Pfs {
     }
 
     pub(super) fn rename(&mut self, from: &TreePath, to: &TreePath) -> Work<()> {
+        if let Some(errno) = self.forbids(from, to) {
+            return refuse("rename", errno);
+        }
+        self.rename_freely(from, to)
+    }
+
+    fn rename_freely(&mut self, from: &TreePath, to: &TreePath) -> Work<()> {
         if !self.names.contains_key(from) || !self.has_dir(to) {
             return refuse("rename", libc::ENOENT);
         }
@@ -417,6 +427,9 @@ impl Pfs {
     }
 
     pub(super) fn remove(&mut self, path: &TreePath) -> Work<()> {
+        if let Some(errno) = self.keeps(path) {
+            return refuse("unlink", errno);
+        }
         match self.get(path) {
             None => refuse("unlink", libc::ENOENT),
             Some(thing) if thing.is_dir() => refuse("unlink", libc::EISDIR),
@@ -432,6 +445,9 @@ impl Pfs {
         if self.get(path).is_none_or(|thing| !thing.is_dir()) {
             return refuse("rmdir", libc::ENOTDIR);
         }
+        if let Some(errno) = self.keeps(path) {
+            return refuse("rmdir", errno);
+        }
         if self.below(path).len() == 1 {
             self.change(vec![(path.clone(), None)]);
             return Ok(());
@@ -443,7 +459,8 @@ impl Pfs {
             let name = [aside.name(), format!("{n}").as_bytes()].concat();
             free = aside.parent().join(&name);
         }
-        self.rename(path, &free)
+        // Where that is forbidden a drain finds another place.
+        self.rename_freely(path, &free)
     }
 
     /// `own`: what is in the buffer.

@@ -5,6 +5,7 @@
 mod common;
 mod leases;
 mod modes;
+mod renames;
 mod shared;
 #[path = "../cli_verbs/stage.rs"]
 mod stage;

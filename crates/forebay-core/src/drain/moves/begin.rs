@@ -5,8 +5,8 @@ use crate::bridge::ReadSet;
 use crate::drain::drain_facts::DrainFacts;
 use crate::drain::reserved_names::waiting_path;
 use crate::drain::rules::{
-    OURS, all_speakers, has_to_leave, holds_something_hidden, holds_something_moved, is_carried,
-    is_replaced, obstacle, read, speakers_of, unsettled,
+    OURS, all_speakers, has_to_leave, hides_itself, holds_something_hidden, holds_something_moved,
+    is_carried, is_replaced, is_wanted, obstacle, read, speakers_of, unsettled,
 };
 use crate::drain::sheet::{Reason, Sheet};
 use crate::facts::Outcome;
@@ -42,11 +42,61 @@ impl Move {
             };
         }
         match self.what {
+            What::Rename => self.begin_rename(record, facts, sheet),
             What::Evacuate => self.begin_evacuation(record, facts, sheet),
             What::Clear => self.begin_clearance(record, facts, sheet),
             What::Place => self.begin_placement(record, facts, sheet),
             What::MakeDir => self.begin_dir(record, facts, sheet),
         }
+    }
+
+    /// From where it lies to its final name, if nothing is to be done there before. Whoever may rename it can do just that, and
+    /// what fails stays in its place.
+    pub(super) fn begin_rename(
+        &mut self,
+        record: PathRecord,
+        facts: &dyn DrainFacts,
+        sheet: &mut Sheet,
+    ) -> Outcome<()> {
+        let way = has_to_leave(facts, &self.path, &record, &mut self.reads)?;
+        let way = way.filter(|_| record.arriving.is_some() && !sheet.is_left(&self.path));
+        let Some((from, _)) = way else {
+            self.state = State::End;
+            return Ok(());
+        };
+        let to = self.path.clone();
+        if let Some(cause) = self.hindrance(&record, &from, facts, sheet)? {
+            // Until all that has to be done first has had its turn another try follows.
+            if sheet.may_wait {
+                return self.leave(cause, sheet);
+            }
+            self.state = State::End;
+            return Ok(());
+        }
+        self.known = record.arriving.as_deref().copied();
+        self.carry(record, FromTo { from, to }, facts)
+    }
+
+    /// Why what lies at `from` can't get its final name now.
+    fn hindrance(
+        &mut self,
+        record: &PathRecord,
+        from: &TreePath,
+        facts: &dyn DrainFacts,
+        sheet: &Sheet,
+    ) -> Outcome<Option<String>> {
+        if let Some(cause) = unswept(from, sheet) {
+            return Ok(Some(cause));
+        }
+        let to = self.path.clone();
+        let reads = &mut self.reads;
+        if let Some(cause) = obstacle(facts, &to, reads)? {
+            return Ok(Some(cause));
+        }
+        let is_taken = record.hides.is_some() || holds_something_moved(facts, &to, reads)?;
+        let hidden = is_taken || holds_something_hidden(facts, &to, reads)? || to.is_within(from);
+        let cause = || "something in what it replaces could not be removed".to_owned();
+        Ok(hidden.then(cause))
     }
 
     pub(super) fn begin_evacuation(
@@ -56,13 +106,17 @@ impl Move {
         sheet: &mut Sheet,
     ) -> Outcome<()> {
         let way = has_to_leave(facts, &self.path, &record, &mut self.reads)?;
+        let way = way.filter(|_| !sheet.is_left(&self.path));
         let Some((from, to)) = way else {
             self.state = State::End;
             return Ok(());
         };
-        // Later nobody would know where that is.
-        if let Some(dir) = sheet.workplaces.unswept_in(&from) {
-            let cause = format!("what an earlier drain has left in {dir} could not be removed");
+        // What is known, and in nobody's way, stays until its final name is free.
+        if record.arriving.is_some() && !is_wanted(facts, &from, &mut self.reads)? {
+            self.state = State::End;
+            return Ok(());
+        }
+        if let Some(cause) = unswept(&from, sheet) {
             return self.leave(cause, sheet);
         }
         self.known = record.arriving.as_deref().copied();
@@ -150,16 +204,18 @@ impl Move {
         facts: &dyn DrainFacts,
         sheet: &mut Sheet,
     ) -> Outcome<()> {
-        if record.kind != Kind::Whiteout && record.hides.is_none() {
+        // What was refused before is for the next pass.
+        let is_left = sheet.has_settled && sheet.is_left(&self.path);
+        if is_left || record.kind != Kind::Whiteout && record.hides.is_none() {
             self.state = State::End;
             return Ok(());
         }
-        let target = record.hides.clone();
+        let target = record.hides.clone().filter(|_| !hides_itself(&record));
         let replaced = is_replaced(facts, &self.path, &record, &mut self.reads)?;
         self.marked = match (record.kind, record.origin.clone()) {
             // A resume cannot see whether this move had begun, so the contents are marked as well. Without these marks it would
             // clear the mark of another bridge that moves something in there.
-            (Kind::Moved, Some(from)) if !facts.is_single() => {
+            (Kind::Moved, Some(from)) if !facts.is_single() && target.is_some() => {
                 let Some(marked) = self.with_contents(record, &from, facts)? else {
                     self.state = State::Wait;
                     return Ok(());
@@ -176,6 +232,11 @@ impl Move {
         if is_carried(facts, &target, &mut self.reads)? {
             self.state = State::Wait;
         } else if holds_something_moved(facts, &target, &mut self.reads)? {
+            if self.marked[0].1.kind == Kind::Whiteout && !sheet.has_settled {
+                // It is cleared again when that has its final name.
+                self.state = State::End;
+                return Ok(());
+            }
             let cause = format!("{target} still holds something that could not be renamed");
             return self.leave(cause, sheet);
         } else if replaced {
@@ -236,4 +297,12 @@ impl Move {
         };
         Ok(())
     }
+}
+
+/// Why nothing leaves `from`, if something of a drain may be left in it: later nobody would know where that is.
+fn unswept(from: &TreePath, sheet: &Sheet) -> Option<String> {
+    let dir = sheet.workplaces.unswept_in(from)?;
+    Some(format!(
+        "what an earlier drain has left in {dir} could not be removed"
+    ))
 }

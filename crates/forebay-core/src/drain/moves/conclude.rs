@@ -4,7 +4,7 @@ use super::{Move, State, What};
 use crate::bridge::ReadSet;
 use crate::drain::act::Act;
 use crate::drain::drain_facts::DrainFacts;
-use crate::drain::rules::{OURS, Update, commit_of, relocated};
+use crate::drain::rules::{OURS, Update, arrived, commit_of, hides_itself, relocated};
 use crate::drain::sheet::{Reason, Sheet};
 use crate::facts::Outcome;
 use crate::identity::Identity;
@@ -63,14 +63,18 @@ impl Move {
             }
             updates
         } else if let Some(way) = &self.way {
-            let is_final = self.what == What::Place;
+            let is_final = matches!(self.what, What::Place | What::Rename);
             let moved = relocated(facts, &self.path, &way.from, &way.to, is_final, &mut reads)?;
             labels = moved.1;
             moved.0
         } else {
             let mut marked = self.marked.iter().cloned();
             let (path, before) = marked.next().expect("the record itself comes first");
-            let after = after(self.what, &before, self.known);
+            let mut after = after(self.what, &before, self.known);
+            // What was renamed away and back is where it was before that.
+            if hides_itself(&before) && before.origin.as_ref() == Some(&path) {
+                after = arrived(facts, &path, after, &mut reads)?;
+            }
             let own = Update {
                 path,
                 before,
@@ -95,6 +99,10 @@ impl Move {
         }
         match self.what {
             What::Evacuate => sheet.has_evacuated = true,
+            What::Rename => {
+                sheet.has_evacuated = true;
+                sheet.tally.renamed += 1;
+            }
             What::Place => sheet.tally.renamed += 1,
             What::Clear if self.makes_dir => self.state = State::Begin,
             What::Clear | What::MakeDir => {}
@@ -136,7 +144,7 @@ fn after(what: What, before: &PathRecord, known: Option<Identity>) -> Option<Pat
             transit: None,
             ..before.clone()
         }),
-        What::Evacuate | What::Place => {
+        What::Rename | What::Evacuate | What::Place => {
             unreachable!("what moves from one place to another has a way")
         }
     }

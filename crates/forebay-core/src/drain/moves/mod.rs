@@ -25,6 +25,8 @@ const MAX_CONFLICTS: u32 = 100;
 /// What is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum What {
+    /// Something renamed goes from its place to its final name at once, where that is free.
+    Rename,
     /// Something renamed leaves its place for a waiting name.
     Evacuate,
     /// What is hidden goes.
@@ -173,12 +175,18 @@ impl Move {
             }
             // A pass that died in between has done it.
             (What::Evacuate, Some(_), [_, Some(_), ..]) => State::Finish,
+            // Others have renamed it themselves.
+            (What::Rename, Some(_), [None, Some(there)])
+                if self.known.is_some() && self.is_renamed(there) =>
+            {
+                State::Finish
+            }
             // Others have removed it.
-            (What::Evacuate, Some(_), [None, None, ..]) => {
+            (What::Evacuate | What::Rename, Some(_), [None, ..]) => {
                 self.outcome = Err(Some(Reason::Changed));
                 State::Finish
             }
-            (What::Evacuate, Some(_), [Some(found), _, ..])
+            (What::Evacuate | What::Rename, Some(_), [Some(found), _, ..])
                 if !self.is_renamed(found) && !Mutation::ReplacesWhatOthersChanged.is(planted) =>
             {
                 self.outcome = Err(Some(Reason::Changed));
@@ -189,11 +197,17 @@ impl Move {
                 self.outcome = Err(self.is_taken(end));
                 State::Finish
             }
-            (What::Evacuate, Some(way), [Some(found), ..]) => State::Act(Act::Rename {
-                from: way.from.clone(),
-                to: way.to.clone(),
-                is: Identity::of_copy(found),
-            }),
+            (What::Rename, Some(_), [Some(_), Some(_)]) => {
+                self.outcome = Err(Some(Reason::Taken));
+                State::Finish
+            }
+            (What::Evacuate | What::Rename, Some(way), [Some(found), ..]) => {
+                State::Act(Act::Rename {
+                    from: way.from.clone(),
+                    to: way.to.clone(),
+                    is: Identity::of_copy(found),
+                })
+            }
             (What::Place, Some(_), [Some(waits), None] | [None, Some(waits)])
                 if !self.is_renamed_inode(waits)
                     && !Mutation::ReplacesWhatOthersChanged.is(planted) =>
@@ -287,7 +301,7 @@ impl Move {
 
     fn finish(&mut self, did: Work<()>) {
         self.outcome = did.map_err(|trouble| {
-            let makes = matches!(self.what, What::MakeDir | What::Place);
+            let makes = matches!(self.what, What::MakeDir | What::Place | What::Rename);
             Some(match trouble.errno {
                 libc::EEXIST if self.what == What::MakeDir => Reason::Taken,
                 libc::EEXIST => Reason::Changed,
@@ -407,7 +421,8 @@ impl Strand for Move {
                         .map(|(path, r)| self.marks(path, r))
                         .collect();
                     let mut reads = self.reads.clone();
-                    if matches!(self.what, What::MakeDir | What::Place) && !facts.is_single() {
+                    let makes = matches!(self.what, What::MakeDir | What::Place | What::Rename);
+                    if makes && !facts.is_single() {
                         let absence = facts.absence(&self.path);
                         reads.appearing.push((self.path.clone(), absence));
                     }

@@ -137,7 +137,8 @@ fn a_stranger_at_the_old_place_of_what_was_pulled_aside_is_not_taken_for_it() {
         pfs: Tree::from([(p("a"), Node::File(1))]),
         ..World::default()
     };
-    world.rename(&p("a"), &p("b"));
+    world.create(&p("n"), Node::Dir);
+    world.rename(&p("a"), &p("n/b"));
     world.create(&p("a"), Node::File(2));
     let mut view = world.view();
     drive_while(&mut Drain::new(terms(1)), &mut world, |_, act| {
@@ -145,31 +146,91 @@ fn a_stranger_at_the_old_place_of_what_was_pulled_aside_is_not_taken_for_it() {
     });
     assert_eq!(world.pfs.insert(p("a"), Node::File(7)), None);
     resume(&mut world, &mut view, &mut Rng::new(1));
-    assert_eq!(world.view()[&p("b")], Node::File(1));
+    assert_eq!(world.view()[&p("n/b")], Node::File(1));
 }
 
-/// A file of the PFS that was renamed in the buffer.
-fn renamed() -> World {
+/// A file of the PFS that was renamed in the buffer, maybe away from where a new one is.
+fn renamed(has_new: bool) -> World {
     let mut world = World {
         pfs: Tree::from([(p("old"), Node::File(1))]),
         ..World::default()
     };
-    let known = Identity::of_copy(&world.lower_attr(&p("old")).unwrap());
     world.rename(&p("old"), &p("new"));
-    let record = world.records.get_mut(&p("new")).unwrap();
-    record.arriving = Some(Box::new(known.leaving()));
+    if has_new {
+        world.create(&p("old"), Node::Dir);
+        world.create(&p("new-dir"), Node::Dir);
+        world.rename(&p("new"), &p("new-dir/new"));
+    }
     world
 }
 
 #[test]
+fn what_can_get_its_final_name_at_once_is_nowhere_else_in_between_and_known_there_after_a_crash() {
+    let renames = |act: &Act| matches!(act, Act::Rename { .. });
+    let mut world = renamed(false);
+    let mut view = world.view();
+    assert!(!drive_while(
+        &mut Drain::new(terms(1)),
+        &mut world,
+        |_, act| !renames(act)
+    ));
+    assert_eq!(world.pfs, Tree::from([(p("new"), Node::File(1))]));
+    // Where it was somebody else has made something.
+    world.pfs.insert(p("old"), Node::Dir);
+    resume(&mut world, &mut view, &mut Rng::new(1));
+    assert!(!world.records.contains_key(&p("new")));
+    let everything = |_: &mut World, _: &Act| true;
+    assert!(drive_while(
+        &mut Drain::new(terms(1)),
+        &mut world,
+        everything
+    ));
+    let both = [(p("new"), Node::File(1)), (p("old"), Node::Dir)];
+    assert_eq!(world.pfs, Tree::from(both));
+    // Where something is to be made or removed first it stays in its place until then.
+    for over in [false, true] {
+        let mut world = World {
+            pfs: Tree::from([(p("a"), Node::File(1)), (p("b"), Node::File(2))]),
+            ..World::default()
+        };
+        let end = if over { p("b") } else { p("n/a") };
+        world.create(&p("n"), Node::Dir);
+        world.rename(&p("a"), &end);
+        let mut ways = Vec::new();
+        assert!(drive_while(
+            &mut Drain::new(terms(1)),
+            &mut world,
+            |_, act| {
+                if let Act::Rename { from, to, .. } = act {
+                    ways.push((from.clone(), to.clone()));
+                }
+                true
+            }
+        ));
+        assert_eq!(ways, [(p("a"), end)]);
+        assert!(world.records.is_empty());
+    }
+    // What was renamed away and back is not touched.
+    let mut world = renamed(false);
+    world.rename(&p("new"), &p("old"));
+    assert!(drive_while(
+        &mut Drain::new(terms(1)),
+        &mut world,
+        |_, act| !renames(act)
+    ));
+    assert!(world.records.is_empty());
+}
+
+#[test]
 fn what_others_have_put_in_place_of_what_was_renamed_is_a_conflict_and_no_rename() {
-    let why = |drain: &Drain| {
+    let why = |drain: &Drain, path: &str| {
         let mut left = drain.report().left.iter();
-        left.find(|l| l.path == p("new")).map(|l| l.reason.clone())
+        left.find(|l| l.path == p(path)).map(|l| l.reason.clone())
     };
     // At the last moment before it leaves its place, or gets its final name.
-    for renames in [0, 1] {
-        let mut world = renamed();
+    for (has_new, renames) in [(false, 0), (true, 0), (true, 1)] {
+        let path = if has_new { "new-dir/new" } else { "new" };
+        let mut world = renamed(has_new);
         world.usurped = 1 - renames;
         let mut drain = Drain::new(terms(1));
         let strikes = |world: &mut World, act: &Act| {
@@ -179,14 +240,15 @@ fn what_others_have_put_in_place_of_what_was_renamed_is_a_conflict_and_no_rename
             true
         };
         assert!(drive_while(&mut drain, &mut world, strikes));
-        assert_eq!(why(&drain), Some(Reason::Changed));
+        assert_eq!(why(&drain, path), Some(Reason::Changed));
         assert_eq!(drain.tally().renamed, 0);
         world.usurped = 0;
         drain_the_rest(&mut world, "when they are gone");
     }
     // While it waits for its final name.
-    let mut world = renamed();
-    let waits = reserved_names::waiting_path(world.records[&p("new")].object.oid);
+    let mut world = renamed(true);
+    let record = &world.records[&p("new-dir/new")];
+    let waits = reserved_names::waiting_path(record.object.oid);
     let mut drain = Drain::new(terms(1));
     assert!(drive_while(&mut drain, &mut world, |world, act| {
         if matches!(act, Act::Rename { .. }) {
@@ -194,9 +256,9 @@ fn what_others_have_put_in_place_of_what_was_renamed_is_a_conflict_and_no_rename
         }
         true
     }));
-    assert_eq!(why(&drain), Some(Reason::Changed));
+    assert_eq!(why(&drain, "new-dir/new"), Some(Reason::Changed));
     assert_eq!(drain.tally().renamed, 0);
-    assert_eq!(world.pfs, Tree::from([(waits, Node::Dir)]));
+    assert_eq!(world.pfs.get(&waits), Some(&Node::Dir));
 }
 
 #[test]

@@ -361,7 +361,10 @@ impl World {
             None => {
                 let origin = self.lower_dir(&from.parent()).unwrap();
                 let mut r = self.record_of(Kind::Moved, None);
-                r.origin = Some(origin.join(from.name()));
+                let origin = origin.join(from.name());
+                let known = self.lower_attr(&origin).as_ref().map(Identity::of_copy);
+                r.arriving = known.map(|known| Box::new(known.leaving()));
+                r.origin = Some(origin);
                 r
             }
         };

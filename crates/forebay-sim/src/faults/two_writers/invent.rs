@@ -24,6 +24,8 @@ pub(super) fn beginning(random: &mut Random) -> (Script, u64) {
     let script = Script {
         start: entries.filter(|_| !random.chance(150_000)).collect(),
         stages: random.chance(500_000),
+        others: Vec::new(),
+        sticky: Vec::new(),
         steps: Vec::new(),
     };
     (script, random.between(2, 9))

@@ -63,8 +63,13 @@ impl Play {
             }
         }
         let stage_limit = if script.stages { u64::MAX } else { 0 };
+        let mut world = World::step_by_step(lower, stage_limit, mutation, membership)?;
+        let mut pfs = world.pfs_mut();
+        script.others.iter().for_each(|of| pfs.give_to_others(of));
+        script.sticky.iter().for_each(|dir| pfs.make_sticky(dir));
+        drop(pfs);
         Ok(Play {
-            world: World::step_by_step(lower, stage_limit, mutation, membership)?,
+            world,
             theirs: BTreeMap::new(),
             undone: BTreeSet::new(),
             homes: BTreeMap::new(),

@@ -10,12 +10,18 @@ use std::str::FromStr;
 /// A tree on the PFS, and what two writers do to it: the programs in the buffer and a neighbour on the PFS.
 ///
 /// As text it is steps with semicolons between them: `start d/ d/a f; rename f x; drain keep; they write f`. The first ones
-/// may be `start` with what the PFS holds (`/` ends a directory), and `stage`: files of the PFS are staged.
+/// may be `start` with what the PFS holds (`/` ends a directory), `stage`: files of the PFS are staged, `others` with what another
+/// user owns, so that drains may change no names in it, and `sticky` with directories of another user in which everybody may make
+/// names (`/` is the root).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Script {
     /// What the PFS holds in the beginning; true: a directory. Parents come first.
     pub(super) start: Vec<(TreePath, bool)>,
     pub(super) stages: bool,
+    /// What of that another user owns.
+    pub(super) others: Vec<TreePath>,
+    /// Directories of another user in which everybody may make names, and take away what is theirs.
+    pub(super) sticky: Vec<TreePath>,
     pub(super) steps: Vec<Step>,
 }
 
@@ -55,6 +61,14 @@ pub(super) const START: [&str; 6] = ["d/", "d/a", "d/s/", "d/s/b", "f", "g"];
 
 pub(super) fn path(text: &str) -> Option<TreePath> {
     TreePath::new(text.as_bytes()).filter(|path| !path.is_root())
+}
+
+/// A directory, which may be the root.
+fn place(text: &str) -> Option<TreePath> {
+    match text {
+        "/" => Some(TreePath::root()),
+        text => path(text),
+    }
 }
 
 /// An entry of the beginning.
@@ -124,6 +138,18 @@ impl fmt::Display for Script {
         if self.stages {
             f.write_str("; stage")?;
         }
+        for (word, places) in [("others", &self.others), ("sticky", &self.sticky)] {
+            if places.is_empty() {
+                continue;
+            }
+            write!(f, "; {word}")?;
+            for place in places {
+                match place.is_root() {
+                    true => f.write_str(" /")?,
+                    false => write!(f, " {place}")?,
+                }
+            }
+        }
         self.steps.iter().try_for_each(|step| write!(f, "; {step}"))
     }
 }
@@ -135,6 +161,8 @@ impl FromStr for Script {
         let mut script = Script {
             start: START.iter().filter_map(|text| entry(text)).collect(),
             stages: false,
+            others: Vec::new(),
+            sticky: Vec::new(),
             steps: Vec::new(),
         };
         for line in text.split([';', '\n']) {
@@ -146,6 +174,14 @@ impl FromStr for Script {
                     let read = entries.iter().map(|text| entry(text));
                     let read: Option<_> = read.collect();
                     script.start = read.ok_or_else(|| format!("{line:?} has no paths"))?;
+                }
+                [word @ ("others" | "sticky"), places @ ..] => {
+                    let read: Option<_> = places.iter().map(|text| place(text)).collect();
+                    let read = read.ok_or_else(|| format!("{line:?} has no paths"))?;
+                    match *word {
+                        "others" => script.others = read,
+                        _ => script.sticky = read,
+                    }
                 }
                 words => {
                     let step = step(words).ok_or_else(|| format!("{line:?} is no step"))?;
