@@ -1,6 +1,6 @@
 //! Moves of which nobody knows whether they have been done: the PFS said that they failed.
 
-use super::{Move, State, is_dir};
+use super::{Move, State, What, is_dir};
 use crate::drain::act::Work;
 use crate::drain::sheet::{Reason, Sheet};
 use crate::facts::Attr;
@@ -26,7 +26,13 @@ impl Move {
         self.looks += 1;
         let is_no_dir = |dir: &Work<Option<Attr>>| matches!(dir, Ok(found) if !found.is_some_and(|a| is_dir(&a)));
         let (is_done, dir) = match (&self.way, seen) {
-            (Some(_), [Ok(None), Ok(Some(there)), dir @ ..]) => (self.is_renamed(there), dir),
+            (Some(_), [Ok(None), Ok(Some(there)), dir @ ..]) => {
+                let is_it = match self.what {
+                    What::Place => self.is_renamed_inode(there),
+                    _ => self.is_renamed(there),
+                };
+                (is_it, dir)
+            }
             (Some(_), [_, _, dir @ ..]) => (false, dir),
             (None, [Ok(Some(there)), dir @ ..]) => (is_dir(there), dir),
             (None, [_, dir @ ..]) => (false, dir),
