@@ -47,7 +47,7 @@ pub use items::Items;
 pub use lifetime::LifetimeStatus;
 pub use request::{MAX_REQUEST_BYTES, NoRequest, Request};
 pub use start::{StartFailure, StartReport};
-pub use status::{BypassingProgram, Status};
+pub use status::{BypassingProgram, RootDir, Status};
 
 /// Version of all messages in this crate. Raise it when a message changes so that the other side would misread it.
 /// In version 1 the answer was one JSON message; up to version 2 a [`Status`] also counted what was in the buffer.

@@ -16,6 +16,9 @@ pub struct Status {
     pub uptime_s: u64,
     /// The buffer root.
     pub root: PathBuf,
+    /// Which directory that is. `None`: an earlier version does not say.
+    #[serde(default)]
+    pub root_dir: Option<RootDir>,
     /// The instance directory.
     pub storage: PathBuf,
     /// Bytes of the file system that holds the storage.
@@ -39,6 +42,19 @@ pub struct Status {
     /// Programs that were started although the library does not reach them.
     #[serde(default)]
     pub bypassing: Vec<BypassingProgram>,
+}
+
+/// How the buffer root looks to the bridge. To others its path may lead elsewhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RootDir {
+    /// Device that it is on.
+    pub dev: u64,
+    /// Its inode number.
+    pub ino: u64,
+    /// When it was made, in seconds since 1970 and nanoseconds; zero if its file system does not tell.
+    pub born: (i64, u32),
+    /// Identity of the space in which the bridge sees it: containers and jobs may have others.
+    pub mount_space: u64,
 }
 
 /// A program that sees the PFS instead of the buffer.

@@ -214,15 +214,16 @@ pub enum LockVerdict {
 /// What `me`, who has the lock of its own storage, makes of a lock that it has found in the directory with the inode number `dir`.
 pub fn judge(found: &Claim, me: &Claim, dir: u64, witness: &impl Witness) -> LockVerdict {
     let elsewhere = LockVerdict::Taken(Taken::Elsewhere);
+    // Whatever the number: `crate::root_dir` has said that the storage may use the directory.
+    if found.is_of(me) {
+        return LockVerdict::Own;
+    }
     if found.dir != dir {
         // Another mount, or another node, may number the same directory otherwise.
         return match witness.is_at_its_place(found) {
             true => LockVerdict::Stale(Stale::Copied),
             false => elsewhere,
         };
-    }
-    if found.is_of(me) {
-        return LockVerdict::Own;
     }
     let spaces = |claim: &Claim| (claim.pid_space, claim.mount_space);
     let is_of_this_run = found.boot == me.boot;
@@ -400,6 +401,8 @@ mod tests {
             ..me()
         };
         assert_eq!(judge(&before, &me(), 2, &Nobody), LockVerdict::Own);
+        // By a mount that numbers the directory otherwise.
+        assert_eq!(judge(&before, &me(), 3, &Nobody), LockVerdict::Own);
     }
 
     #[test]

@@ -43,6 +43,7 @@ pub mod recovery;
 pub mod repair;
 pub mod request;
 pub mod reserve;
+pub mod root_dir;
 pub mod share;
 pub mod shown;
 pub mod spares;

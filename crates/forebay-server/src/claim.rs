@@ -69,25 +69,18 @@ pub(crate) struct Hold {
 }
 
 impl Hold {
-    /// Takes the lock of the buffer over `root` for the storage `instance`, whose own lock the caller has. Gives what the user
-    /// should know of that as well.
+    /// That of the buffer over `root` for the storage `instance`, whose own lock the caller has. The directory is not locked yet.
     ///
     /// # Errors
-    /// [`Error::Locked`]: another buffer has this directory, one above it, or one in it.
-    pub fn take(
-        lower: Arc<Lower>,
-        root: &Path,
-        instance: &Path,
-    ) -> Result<(Self, Vec<String>), Error> {
+    /// The file system says no.
+    pub fn new(lower: Arc<Lower>, root: &Path, instance: &Path) -> Result<Self, Error> {
         let failed = |e| Error::io("can't look at", root, e);
-        let ino = |path: &Path| {
-            let found = fs::metadata(path).map_err(|e| Error::io("can't look at", path, e))?;
-            Ok::<_, Error>(found.ino())
-        };
         // By one path in each life, from wherever the command was given.
         let instance = instance
             .canonicalize()
             .map_err(|e| Error::io("can't find", instance, e))?;
+        let storage =
+            fs::metadata(&instance).map_err(|e| Error::io("can't look at", &instance, e))?;
         let pid = std::process::id();
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let mine = Claim {
@@ -99,28 +92,51 @@ impl Hold {
             pid,
             pid_started: sys::process_started(pid).map_err(failed)?,
             since_s: since.map_or(0, |since| since.as_secs()),
-            dir: ino(root)?,
-            storage: ino(&instance)?,
+            dir: sys::stat(lower.root(), b"").map_err(failed)?.ino,
+            storage: storage.ino(),
             root: root.as_os_str().as_bytes().to_vec(),
             instance: instance.as_os_str().as_bytes().to_vec(),
         };
-        let hold = Hold {
+        Ok(Hold {
             lower,
             root: root.to_owned(),
             mine,
-        };
+        })
+    }
+
+    /// Identity of the space in which paths have a meaning for the bridge.
+    pub fn mount_space(&self) -> u64 {
+        self.mine.mount_space
+    }
+
+    /// Does the directory have a lock of this storage, of whichever life? Perhaps under the name that it has while it is being
+    /// removed.
+    pub fn is_there(&self) -> bool {
+        let aside = Claim::name_aside(&self.mine.to_text());
+        [claim::NAME, &aside].into_iter().any(|name| {
+            let text = sys::readlink(self.lower.root(), name).ok();
+            let claim = text.as_deref().and_then(Claim::from_text);
+            claim.is_some_and(|claim| claim.is_of(&self.mine))
+        })
+    }
+
+    /// Locks the directory. Gives what the user should know of that.
+    ///
+    /// # Errors
+    /// [`Error::Locked`]: another buffer has this directory, one above it, or one in it.
+    pub fn take(&self) -> Result<Vec<String>, Error> {
         let mut notes = Vec::new();
-        let is_new = hold.acquire(&mut notes)?;
-        hold.sweep();
+        let is_new = self.acquire(&mut notes)?;
+        self.sweep();
         // After that: of two that overlap and come at once, each finds the lock of the other.
-        if let Err(e) = hold.check_overlap() {
+        if let Err(e) = self.check_overlap() {
             // What an earlier life has left is still to be drained.
             if is_new {
-                hold.release();
+                self.release();
             }
             return Err(e);
         }
-        Ok((hold, notes))
+        Ok(notes)
     }
 
     /// Takes the lock, or says why there can be none. False if an earlier life of this storage had it.

@@ -7,6 +7,7 @@ use forebay_core::claim::{Claim, Taken};
 use forebay_core::process_limits::TooLow;
 use forebay_core::record::ObjectName;
 use forebay_core::reserve::Purpose;
+use forebay_core::root_dir::RootNote;
 use forebay_core::table::TableError;
 use forebay_mover::Halt;
 use forebay_objects::LabelError;
@@ -49,6 +50,17 @@ pub enum Error {
         holds: PathBuf,
         /// The buffer root that it was to serve.
         asked: PathBuf,
+    },
+    /// The storage holds something for another directory than the one that has the path of the buffer root now.
+    OtherDirectory {
+        /// The instance directory.
+        instance: PathBuf,
+        /// The buffer root.
+        root: PathBuf,
+        /// The directory that it is for.
+        noted: RootNote,
+        /// The directory that is there now.
+        now: RootNote,
     },
     /// Another buffer has the directory, or one above or in it.
     Locked {
@@ -189,6 +201,13 @@ impl Error {
                 }
             });
         }
+        if let Error::OtherDirectory { instance, root, .. } = self {
+            return Some(format!(
+                "mount it or move the directory back, and run the same command again. To bring the files to the directory that is there now, run: forebay drain --buffer {} --storage {} --root-has-moved",
+                root.display(),
+                instance.parent().unwrap_or(instance).display()
+            ));
+        }
         if let Error::TablesLost { instance } = self {
             // Of this instance alone: a rebuild of others could undo what their bridges did last.
             return Some(format!(
@@ -288,6 +307,17 @@ impl fmt::Display for Error {
                 instance.display(),
                 holds.display(),
                 asked.display()
+            ),
+            Error::OtherDirectory {
+                instance,
+                root,
+                noted,
+                now,
+            } => write!(
+                f,
+                "{} holds files for the directory that was {root} ({noted}), and another one is there now ({now}): is the PFS mounted?",
+                instance.parent().unwrap_or(instance).display(),
+                root = root.display(),
             ),
             Error::Locked {
                 asked,

@@ -4,6 +4,7 @@ use crate::Error;
 use crate::durable;
 use crate::format::{self, Found};
 use forebay_admin::{BridgeInfo, INFO_FILE, LOCK_FILE};
+use forebay_core::root_dir::RootNote;
 use forebay_objects::label::LabelsOf;
 use forebay_sys as sys;
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,6 +14,8 @@ use std::path::{Path, PathBuf};
 use std::{fs, io, io::Write};
 
 const ROOT_FILE: &str = "root";
+/// Which directory that was: [`RootNote`].
+const ROOT_NOTE_FILE: &str = "root-dir";
 /// The directory of the tables.
 pub(crate) const TABLES: &str = "meta";
 
@@ -239,6 +242,33 @@ impl Instance {
                     .map_err(|e| Error::io("can't write", &path, e))
             }
         }
+    }
+
+    /// Which directory the buffer root was; `None` if that is not written down.
+    pub fn root_note(&self) -> Option<RootNote> {
+        let text = fs::read_to_string(self.dir.join(ROOT_NOTE_FILE)).ok()?;
+        RootNote::from_text(&text)
+    }
+
+    /// Writes down which directory the buffer root is, durably.
+    ///
+    /// # Errors
+    /// The file system says no.
+    pub fn note_root(&self, note: RootNote) -> Result<(), Error> {
+        if self.root_note() == Some(note) {
+            return Ok(());
+        }
+        let path = self.dir.join(ROOT_NOTE_FILE);
+        durable::replace(&path, note.to_text().as_bytes())
+            .map_err(|e| Error::io("can't write", &path, e))
+    }
+
+    /// Does something lie in it that belongs to the buffer root?
+    ///
+    /// # Errors
+    /// The file system says no.
+    pub(crate) fn holds_something(&self) -> Result<bool, Error> {
+        holds_objects(&self.dir).map_err(|e| Error::io("can't list", &self.dir, e))
     }
 
     /// Tells others where the bridge is.

@@ -54,13 +54,14 @@ use crate::limits::{REMOVED_AT_ONCE, STAGE_LIMIT_BYTES};
 use crate::log::Log;
 use forebay_admin::{BridgeInfo, instance_dir, socket_path};
 use forebay_core::bypass::BypassingPrograms;
-use forebay_core::facts::{Devices, Settings};
+use forebay_core::facts::{Attr, Devices, Settings};
 use forebay_core::path::TreePath;
 use forebay_core::process_limits::{check_descriptors, check_file_bytes};
 use forebay_core::record::BridgeId;
 use forebay_core::recovery::{self, Past};
 use forebay_core::request::Turns;
 use forebay_core::reserve::Purpose;
+use forebay_core::root_dir::{self, Meeting, RootNote, Sight, Standing};
 use forebay_core::table::{Change, WriteTables};
 use forebay_objects as objects;
 use forebay_sys::{self as sys, Errno};
@@ -118,6 +119,19 @@ pub struct Config {
     pub run: Option<u32>,
     /// What it is started for: this decides which part of the kept back room it may spend on a full storage.
     pub purpose: Purpose,
+    /// What to do if the storage holds something for another directory than the one that has the path of the root now.
+    pub other_root: OtherRoot,
+}
+
+/// What to do with a storage that holds something for another directory than the one that has the path of the root now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OtherRoot {
+    /// Don't start.
+    Refuse,
+    /// Somebody says that the directory has taken the place of the other one.
+    Adopt,
+    /// Look at the storage alone: nothing is done in the directory.
+    LeaveAlone,
 }
 
 impl Config {
@@ -148,6 +162,7 @@ impl Config {
             longest_unsynced: durability::longest_unsynced(),
             run: None,
             purpose: Purpose::Serve,
+            other_root: OtherRoot::Refuse,
         })
     }
 }
@@ -186,9 +201,12 @@ pub struct ServerHandle {
     pub(crate) started: Instant,
     admin: admin::Admin,
     pub(crate) hold: claim::Hold,
+    /// Why nothing is done in the directory that has the path of the root.
+    pub(crate) left_alone: Option<String>,
     notes: Vec<String>,
     instance: Instance,
     root: PathBuf,
+    root_dir: Sight,
     stop: AtomicBool,
     stopped: std::os::fd::OwnedFd,
     inboxes: Mutex<Vec<Arc<inbox::Inbox>>>,
@@ -212,11 +230,25 @@ impl ServerHandle {
         let lower = forebay_pfs::Lower::open_root(&config.root, config.pfs_may_wait)
             .map_err(|e| Error::io("can't open", &config.root, e))?;
         let lower = Arc::new(lower);
-        let (hold, notes) = claim::Hold::take(lower.clone(), &config.root, instance.dir())?;
+        let hold = claim::Hold::new(lower.clone(), &config.root, instance.dir())?;
+        let left_alone = match check_root(&instance, &lower, &hold, &config)? {
+            Some(e) if config.other_root == OtherRoot::LeaveAlone => Some(e.to_string()),
+            Some(e) => return Err(e),
+            None => None,
+        };
+        let notes = match left_alone {
+            None => hold.take()?,
+            Some(_) => Vec::new(),
+        };
         for note in &notes {
             log.line(format_args!("{note}"));
         }
         instance.belong_to(&config.root)?;
+        let root_dir = root_attr(&lower, &config.root)?;
+        if left_alone.is_none() {
+            // With its lock: on an overlay the first change in a directory gives it another birth.
+            instance.note_root(RootNote::of(&root_dir))?;
+        }
         let life = instance.cache_life()?;
         if let Some(before) = instance.bring_up_to_date()? {
             log.line(format_args!(
@@ -260,10 +292,6 @@ impl ServerHandle {
         let me_uid = sys::my_ids().0;
         let board = name_board::NameBoard::new(me, me_uid, durability.life())
             .map_err(|e| Error::system("no memory to share with clients", e))?;
-        let root = lower
-            .attr(&TreePath::root())
-            .and_then(|root| root.ok_or(Errno::NOENT))
-            .map_err(|e| Error::io("can't look at", &config.root, e))?;
         let own = std::fs::metadata(instance.dir())
             .map_err(|e| Error::io("can't look at", instance.dir(), e))?;
         let storage_type = objects
@@ -271,7 +299,7 @@ impl ServerHandle {
             .map_err(|e| Error::io("can't look at", instance.dir(), e))?;
         let devices = Devices {
             storage: own.dev(),
-            pfs: root.dev,
+            pfs: root_dir.dev,
         };
         let server = ServerHandle {
             namespace: namespace::Namespace::open(tables, me, epoch, durability.clone(), board)?,
@@ -303,16 +331,20 @@ impl ServerHandle {
             started: Instant::now(),
             admin: admin::Admin::new(config.stay, config.run),
             hold,
+            left_alone,
             notes,
             instance,
             root: config.root,
+            root_dir: Sight::of(&root_dir),
             stop: AtomicBool::new(false),
             stopped: sys::eventfd().map_err(|e| Error::system("no descriptor", e))?,
             inboxes: Mutex::default(),
         };
         let recovered = recover::recover(&server, past)?;
-        for remark in forebay_mover::resume(server.ground())? {
-            server.log.line(format_args!("{remark}"));
+        if server.left_alone.is_none() {
+            for remark in forebay_mover::resume(server.ground())? {
+                server.log.line(format_args!("{remark}"));
+            }
         }
         // Nothing is served that a power loss could take back to another life.
         server.namespace.sync()?;
@@ -323,6 +355,11 @@ impl ServerHandle {
     /// The canonical buffer root.
     pub fn root(&self) -> &Path {
         &self.root
+    }
+
+    /// How the buffer root looks to the bridge.
+    pub(crate) fn root_dir(&self) -> Sight {
+        self.root_dir
     }
 
     /// The instance directory.
@@ -375,6 +412,40 @@ impl ServerHandle {
         bytes.extend_from_slice(self.instance.dir().as_os_str().as_bytes());
         bytes
     }
+}
+
+fn root_attr(lower: &forebay_pfs::Lower, root: &Path) -> Result<Attr, Error> {
+    let found = lower.attr(&TreePath::root());
+    found
+        .and_then(|attr| attr.ok_or(Errno::NOENT))
+        .map_err(|e| Error::io("can't look at", root, e))
+}
+
+/// Is the directory that has the path of the root another one than that for which the storage holds something? Asked before the
+/// lock is made, which is one of the signs.
+fn check_root(
+    instance: &Instance,
+    lower: &forebay_pfs::Lower,
+    hold: &claim::Hold,
+    config: &Config,
+) -> Result<Option<Error>, Error> {
+    let now = root_attr(lower, &config.root)?;
+    let standing = root_dir::judge(Meeting {
+        noted: instance.root_note(),
+        now: &now,
+        holds: instance.holds_something()?,
+        has_own_lock: hold.is_there(),
+        has_moved: config.other_root == OtherRoot::Adopt,
+    });
+    Ok(match standing {
+        Standing::Root => None,
+        Standing::Another(noted) => Some(Error::OtherDirectory {
+            instance: instance.dir().to_owned(),
+            root: config.root.clone(),
+            noted,
+            now: RootNote::of(&now),
+        }),
+    })
 }
 
 /// A running bridge.

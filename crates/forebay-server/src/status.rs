@@ -1,8 +1,9 @@
 //! What the bridge counts, and how it looks from outside.
 
 use crate::ServerHandle;
-use forebay_admin::{BypassingProgram, Status};
+use forebay_admin::{BypassingProgram, RootDir, Status};
 use forebay_core::bypass::{BypassingPrograms, Starts};
+use forebay_core::root_dir::Sight;
 use forebay_core::share::may_take;
 use forebay_sys::Peer;
 use forebay_wire::Op;
@@ -225,6 +226,7 @@ pub fn take(server: &ServerHandle) -> Status {
         epoch: server.epoch,
         uptime_s: server.started.elapsed().as_secs(),
         root: server.root().to_owned(),
+        root_dir: Some(root_dir(server)),
         storage: server.instance_dir().to_owned(),
         space_bytes,
         free_bytes,
@@ -240,6 +242,16 @@ pub fn take(server: &ServerHandle) -> Status {
         staged_files: load(&counters.staged_files),
         staged_bytes: load(&counters.staged_bytes),
         bypassing: bypassing(&server.bypassing.lock()),
+    }
+}
+
+fn root_dir(server: &ServerHandle) -> RootDir {
+    let Sight { dev, ino, born } = server.root_dir();
+    RootDir {
+        dev,
+        ino,
+        born: (born.sec, born.nsec),
+        mount_space: server.hold.mount_space(),
     }
 }
 

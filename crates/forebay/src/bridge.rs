@@ -4,16 +4,20 @@ use crate::cli::BridgeOptions;
 use crate::error::{Fault, fault};
 use crate::place::{Place, plain};
 use forebay_admin::{
-    AdminError, LOCK_FILE, LifetimeStatus, StartFailure, StartReport, bridge_info, instance_dir,
-    socket_dir, socket_path,
+    AdminError, LOCK_FILE, LifetimeStatus, RootDir, StartFailure, StartReport, bridge_info,
+    instance_dir, socket_dir, socket_path,
 };
 use forebay_client::Control;
+use forebay_core::claim::{self, Claim};
+use forebay_core::facts::Timestamp;
 use forebay_core::reserve::Purpose;
+use forebay_core::root_dir::{self, Sight};
 use forebay_sys as sys;
 use forebay_wire::Devices;
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
@@ -29,6 +33,8 @@ const LOST_STARTS: u32 = 5;
 const MEANWHILE_EVERY: Duration = Duration::from_secs(2);
 /// The end of a bridge may take so long before somebody is told that it does.
 const END_PATIENCE: Duration = Duration::from_secs(2);
+/// The option that [`crate::cli::MovedOptions`] has, for another process.
+pub const ROOT_HAS_MOVED: &str = "--root-has-moved";
 /// Pause between two looks.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
@@ -46,6 +52,19 @@ enum Until {
 struct Start {
     until: Until,
     purpose: Purpose,
+    /// See [`crate::cli::MovedOptions`].
+    root_has_moved: bool,
+}
+
+/// What the path of a bridge's buffer root leads to for this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outlook {
+    /// The buffer root.
+    Same,
+    /// Another directory, which has taken its place since.
+    Replaced,
+    /// Another directory than for the bridge, which sees other mounts.
+    Elsewhere,
 }
 
 /// A bridge that answers.
@@ -56,6 +75,8 @@ pub struct Bridge {
     pub instance: PathBuf,
     /// Canonical buffer root.
     pub root: PathBuf,
+    /// Which directory that is to the bridge; `None` if it does not say.
+    root_dir: Option<RootDir>,
     /// Its process.
     pub pid: u32,
     /// Was it started by this very process?
@@ -94,6 +115,7 @@ impl Bridge {
             control,
             instance: status.storage,
             root: status.root,
+            root_dir: status.root_dir,
             pid: status.pid,
             is_ours: false,
         })
@@ -131,13 +153,79 @@ impl Bridge {
             .map(|socket| Bridge::at_socket(&socket))
             .transpose()?;
         let is_it = |bridge: &Bridge| bridge.root == root && bridge.instance == instance;
-        Ok(bridge.flatten().filter(is_it))
+        let bridge = bridge.flatten().filter(is_it);
+        bridge.map(Bridge::over_same_directory).transpose()
     }
 
     /// The running bridge of a buffer, if there is one.
     pub fn find(place: &Place) -> Result<Option<Bridge>, Fault> {
         let instance = instance_dir(&place.storage, &place.root);
-        Ok(Bridge::at_socket(&socket_path(&instance)?)?)
+        let bridge = Bridge::at_socket(&socket_path(&instance)?)?;
+        bridge.map(Bridge::over_same_directory).transpose()
+    }
+
+    /// This bridge, if its buffer root is the directory that has that path for this process, too. Before anything is asked of it
+    /// that concerns what is in the buffer.
+    pub fn over_same_directory(self) -> Result<Bridge, Fault> {
+        let root = self.root.display();
+        match self.outlook() {
+            Outlook::Same => Ok(self),
+            Outlook::Replaced => Err(fault(format!(
+                "the bridge over {root} (process {}) has another directory than the one that is there now: is the PFS mounted?",
+                self.pid
+            ))
+            .hint(format!(
+                "mount it or move the directory back, and run the same command again. To end that bridge, which leaves what it has in {}, run: kill {}",
+                self.storage().display(),
+                self.pid
+            ))),
+            Outlook::Elsewhere => Err(fault(format!(
+                "the bridge over {root} with the storage {} runs in another container or mount namespace, where {root} is another directory than here",
+                self.storage().display()
+            ))
+            .hint("name a storage that the two do not share with --storage DIR")),
+        }
+    }
+
+    /// What the path of the buffer root leads to for this process.
+    pub fn outlook(&self) -> Outlook {
+        let Some(theirs) = self.root_dir else {
+            return Outlook::Same;
+        };
+        let (sec, nsec) = theirs.born;
+        let bridge = Sight {
+            dev: theirs.dev,
+            ino: theirs.ino,
+            born: Timestamp { sec, nsec },
+        };
+        // Not by the standard library: a buffer in this process would answer.
+        let dir = sys::open_path(&self.root, libc::O_PATH | libc::O_DIRECTORY);
+        let is_same = dir.and_then(|dir| {
+            let here = Sight::of(&sys::stat(dir.as_fd(), b"")?);
+            Ok(root_dir::is_same(
+                bridge,
+                here,
+                self.has_lock_in(dir.as_fd()),
+            ))
+        });
+        // Where a mount of a run shows the buffer, its server asks the bridge.
+        let is_mount = || forebay_fuse::server_of(&self.root).is_some();
+        match is_same {
+            // What can't be looked at is no other one.
+            Ok(true) | Err(_) => Outlook::Same,
+            Ok(false) if is_mount() => Outlook::Same,
+            Ok(false) if sys::mount_space() == Ok(theirs.mount_space) => Outlook::Replaced,
+            Ok(false) => Outlook::Elsewhere,
+        }
+    }
+
+    /// Is there the lock that this bridge has made?
+    fn has_lock_in(&self, dir: BorrowedFd<'_>) -> bool {
+        let text = sys::readlink(dir, claim::NAME).ok();
+        let claim = text.as_deref().and_then(Claim::from_text);
+        claim.is_some_and(|claim| {
+            claim.pid == self.pid && claim.instance == self.instance.as_os_str().as_bytes()
+        })
     }
 
     /// Finds or starts the bridge of a buffer and makes it live at least as long as this process
@@ -150,6 +238,7 @@ impl Bridge {
         let start = Start {
             until: Until::LastRun,
             purpose,
+            root_has_moved: options.moved.root_has_moved,
         };
         Bridge::hold(place, options, start, |control| {
             control.attach(std::process::id())
@@ -161,6 +250,7 @@ impl Bridge {
         let start = Start {
             until: Until::Down,
             purpose: Purpose::Serve,
+            root_has_moved: options.moved.root_has_moved,
         };
         Bridge::hold(place, options, start, |control| control.set_stay(true))
     }
@@ -340,6 +430,9 @@ fn spawn(place: &Place, start: Start, log_path: &Path) -> Result<(Child, OwnedFd
         .stderr(log);
     if start.purpose == Purpose::BringAway {
         command.arg("--bring-away");
+    }
+    if start.root_has_moved {
+        command.arg(ROOT_HAS_MOVED);
     }
     match start.until {
         Until::Down => command.arg("--stay"),

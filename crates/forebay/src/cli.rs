@@ -138,12 +138,33 @@ pub struct PlaceArgs {
 }
 
 /// The options of a bridge.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub struct BridgeOptions {
     /// Directory for logs. The log of the bridge goes there (default: beside its data) and, with `run`, the Darshan log
     /// (default: $FOREBAY_LOG_DIR, $XDG_STATE_HOME/forebay/logs or ~/.local/state/forebay/logs, with a directory for each day).
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub log_dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub moved: MovedOptions,
+}
+
+impl BridgeOptions {
+    /// For a bridge that takes the place of one that has died: what was said of the directory was said of that moment.
+    pub fn again(&self) -> BridgeOptions {
+        BridgeOptions {
+            log_dir: self.log_dir.clone(),
+            moved: MovedOptions::default(),
+        }
+    }
+}
+
+/// What is said of a buffer directory that is another one than before.
+#[derive(Debug, Clone, Copy, Default, Args)]
+pub struct MovedOptions {
+    /// Go on although DIR is another directory now than the one for which the storage holds files. From now on they belong to
+    /// the one that is there now.
+    #[arg(long)]
+    pub root_has_moved: bool,
 }
 
 /// The options of a drain.
@@ -342,6 +363,8 @@ pub struct DrainArgs {
     pub place: PlaceArgs,
     #[command(flatten)]
     pub drain: DrainOptions,
+    #[command(flatten)]
+    pub moved: MovedOptions,
     /// Whose version of each PATH stays, where others have changed it on the PFS.
     #[arg(long, value_name = "SIDE", requires = "paths")]
     pub take: Option<Side>,
@@ -547,6 +570,8 @@ pub struct BridgeArgs {
     /// It is started to bring data away, or to end a run: it may spend all that is kept back on a full storage.
     #[arg(long)]
     pub bring_away: bool,
+    #[command(flatten)]
+    pub moved: MovedOptions,
     /// The process of the run that starts it, and that uses it from the beginning.
     #[arg(long, value_name = "PID")]
     pub run: Option<u32>,

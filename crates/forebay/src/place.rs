@@ -1,6 +1,6 @@
 //! Finds the buffer, its storage and the libraries, and checks that they can be used.
 
-use crate::bridge;
+use crate::bridge::{self, Outlook};
 use crate::cli;
 use crate::error::{Fault, fault};
 use crate::program;
@@ -128,7 +128,10 @@ pub fn storage_for(asked: Option<&Path>, root: Option<&Path>) -> Result<PathBuf,
     }
     // If a bridge runs over this directory, its storage is the right one.
     let mut running = bridge::running().into_iter();
-    match running.find(|bridge| Some(bridge.root.as_path()) == root) {
+    let is_over = |bridge: &bridge::Bridge| {
+        Some(bridge.root.as_path()) == root && bridge.outlook() != Outlook::Elsewhere
+    };
+    match running.find(is_over) {
         Some(bridge) => Ok(bridge.storage().to_owned()),
         None => default_storage(root),
     }

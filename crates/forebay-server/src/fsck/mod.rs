@@ -5,7 +5,7 @@ mod rebuild;
 
 use crate::follow;
 use crate::instance::{Instance, TABLES};
-use crate::{Config, Error, ServerHandle, recover};
+use crate::{Config, Error, OtherRoot, ServerHandle, recover};
 use forebay_core::drain::StrayEntry;
 use forebay_core::facts::{Facts, Label, LabelParent};
 use forebay_core::fsck::{
@@ -52,6 +52,8 @@ pub struct FsckReport {
     pub rebuilt: usize,
     /// What is in quarantine, one sentence each.
     pub withheld: Vec<String>,
+    /// Why nothing was done in the directory that has the path of the buffer root, if so: it is another one.
+    pub left_alone: Option<String>,
     /// What does not fit, one sentence each.
     pub problems: Vec<String>,
     /// How many of these have been mended.
@@ -95,6 +97,7 @@ pub fn fsck(instance: &Path, options: Options) -> Result<FsckReport, Error> {
         longest_unsynced: crate::durability::longest_unsynced(),
         run: None,
         purpose: Purpose::BringAway,
+        other_root: OtherRoot::LeaveAlone,
     };
     report.recovered = !{
         let tables = Journaled::open(
@@ -118,6 +121,7 @@ pub fn fsck(instance: &Path, options: Options) -> Result<FsckReport, Error> {
         )
     };
     report.withheld = withheld.into_iter().map(told).collect();
+    report.left_alone = server.left_alone.clone();
     look_and_mend(&server, options.mend, &mut report)?;
     recover::end(&server)?;
     server.objects.sweep();

@@ -129,7 +129,7 @@ fn find(root: &Path, storage: Option<&Path>) -> Result<Bridge, Fault> {
         (None, Owner::Nobody) => {
             let mut running = bridge::running().into_iter();
             let found = running.find(|bridge| bridge.root == root);
-            return found.ok_or_else(|| nobody(root));
+            return found.ok_or_else(|| nobody(root))?.over_same_directory();
         }
         (None, Owner::Unknown) => {
             return Err(fault(format!(

@@ -4,7 +4,7 @@ use crate::cli::{self, exit};
 use crate::error::{Fault, fault};
 use forebay_admin::{StartFailure, StartReport};
 use forebay_core::reserve::Purpose;
-use forebay_server::{Config, Error};
+use forebay_server::{Config, Error, OtherRoot};
 use forebay_sys as sys;
 use std::fs::File;
 use std::io::Write;
@@ -28,6 +28,9 @@ pub fn bridge(args: &cli::BridgeArgs) -> Result<u8, Fault> {
     let outcome = Config::new(&args.root, &args.storage).and_then(|mut config| {
         config.stay = args.stay;
         config.run = args.run;
+        if args.moved.root_has_moved {
+            config.other_root = OtherRoot::Adopt;
+        }
         if args.bring_away {
             config.purpose = Purpose::BringAway;
         }

@@ -26,7 +26,10 @@ pub fn drain(args: &cli::DrainArgs) -> Result<u8, Fault> {
     if Bridge::find(&place)?.is_none() {
         instance_of(&place)?;
     }
-    let options = BridgeOptions { log_dir: None };
+    let options = BridgeOptions {
+        moved: args.moved,
+        ..BridgeOptions::default()
+    };
     let mut bridge = Bridge::attach(&place, &options, Purpose::BringAway)?;
     let naming = match args.json {
         true => Naming::All,

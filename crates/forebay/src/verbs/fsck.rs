@@ -89,6 +89,9 @@ fn text(instance: &Path, report: &FsckReport) -> String {
             report.mended
         ));
     }
+    if let Some(why) = &report.left_alone {
+        text.push_str(&format!("  only the storage was looked at: {why}\n"));
+    }
     for problem in &report.problems {
         text.push_str(&format!("  {problem}\n"));
     }

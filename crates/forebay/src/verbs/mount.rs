@@ -1,7 +1,7 @@
 //! `forebay mount` and `forebay umount`, and the process that serves the mount of a run.
 
 use super::{PROGRAM, drain_command, own_command};
-use crate::bridge::Bridge;
+use crate::bridge::{Bridge, ROOT_HAS_MOVED};
 use crate::cli::{self, exit};
 use crate::error::{Fault, fault};
 use crate::looks;
@@ -117,6 +117,9 @@ fn in_background(args: &cli::MountArgs) -> Result<u8, Fault> {
     if let Some(dir) = &args.bridge.log_dir {
         command.arg("--log-dir").arg(dir);
     }
+    if args.bridge.moved.root_has_moved {
+        command.arg(ROOT_HAS_MOVED);
+    }
     sys::in_new_session(&mut command);
     command
         .spawn()
@@ -196,7 +199,7 @@ fn watch(
             if restarts > MOST_RESTARTS {
                 return Err(fault("the bridge has died again and again"));
             }
-            *bridge = Bridge::attach(place, &args.bridge, Purpose::Serve)?;
+            *bridge = Bridge::attach(place, &args.bridge.again(), Purpose::Serve)?;
             continue;
         };
         if process.has_ended() {
@@ -206,7 +209,7 @@ fn watch(
             if restarts > MOST_RESTARTS {
                 return Err(fault("the bridge has died again and again"));
             }
-            *bridge = Bridge::attach(place, &args.bridge, Purpose::Serve)?;
+            *bridge = Bridge::attach(place, &args.bridge.again(), Purpose::Serve)?;
             continue;
         }
         if sys::signals_seen() > signals {

@@ -365,7 +365,7 @@ impl<'a> View<'a> {
 
     fn client(&mut self) -> Result<&mut Client, Fault> {
         if self.bridge.is_none() {
-            let options = BridgeOptions { log_dir: None };
+            let options = BridgeOptions::default();
             let bridge = Bridge::attach(self.place, &options, Purpose::BringAway)?;
             let client = Client::connect(bridge.socket()).map_err(|e| fault(e.to_string()))?;
             self.bridge = Some((bridge, client));

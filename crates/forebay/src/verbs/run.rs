@@ -370,7 +370,7 @@ impl Run<'_> {
         if self.ended.restarts > MOST_RESTARTS {
             return Err(fault("the bridge has died again and again"));
         }
-        *bridge = Bridge::attach(&self.place, &self.args.bridge, purpose)?;
+        *bridge = Bridge::attach(&self.place, &self.args.bridge.again(), purpose)?;
         self.before = BridgeCounters::default();
         Ok(())
     }
@@ -599,7 +599,7 @@ fn watch(mut child: Child, args: &cli::RunArgs, place: &Place, bridge: &mut Brid
         };
         while restarts < MOST_RESTARTS && bridge.dies_before(&program, || reap(bridge.pid)) {
             restarts += 1;
-            match Bridge::attach(place, &args.bridge, Purpose::Serve) {
+            match Bridge::attach(place, &args.bridge.again(), Purpose::Serve) {
                 Ok(fresh) => {
                     *bridge = fresh;
                     trouble = None;

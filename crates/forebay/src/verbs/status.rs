@@ -1,7 +1,7 @@
 //! `forebay status`: lists the running bridges and what their buffers hold.
 
 use crate::background::{self, Background};
-use crate::bridge::{self, Bridge};
+use crate::bridge::{self, Bridge, Outlook};
 use crate::cli::{self, exit};
 use crate::error::Fault;
 use crate::place;
@@ -31,6 +31,9 @@ pub fn status(args: &cli::StatusArgs) -> Result<u8, Fault> {
             }
         };
         if only.as_ref().is_none_or(|root| *root == bridge.root) {
+            if only.is_some() {
+                bridge = bridge.over_same_directory()?;
+            }
             // A bridge that ends just now is left out.
             if let Ok(state) = Snapshot::of(&mut bridge) {
                 all.push((bridge, state));
@@ -105,6 +108,7 @@ impl Snapshot {
         json!({
             "buffer": bridge.root.to_string_lossy(),
             "pid": bridge.pid,
+            "same_directory_here": bridge.outlook() == Outlook::Same,
             "socket": bridge.socket().to_string_lossy(),
             "instance": bridge.instance.to_string_lossy(),
             "storage_size_bytes": size,
@@ -138,8 +142,15 @@ impl Snapshot {
             Some(run) => format!("\n  goes on   {}", run.text()),
             None => String::new(),
         };
+        let here = match bridge.outlook() {
+            Outlook::Same => "",
+            Outlook::Replaced => "\n  here      another directory has this path now",
+            Outlook::Elsewhere => {
+                "\n  here      this path is another directory than for the bridge, which sees other mounts"
+            }
+        };
         format!(
-            "{}\n  process   {} ({life})\n  storage   {}\n  dirty     {}, {}; {} to rename, {} to remove\n  copies    {}, {} that are on the PFS, too{drain}{background}\n",
+            "{}\n  process   {} ({life})\n  storage   {}\n  dirty     {}, {}; {} to rename, {} to remove\n  copies    {}, {} that are on the PFS, too{drain}{background}{here}\n",
             bridge.root.display(),
             bridge.pid,
             storage_text(bridge.instance.parent().unwrap_or(&bridge.instance)),

@@ -17,6 +17,7 @@ mod one_buffer;
 mod one_file;
 mod past_the_buffer;
 mod quarantine;
+mod root_dir;
 mod run;
 mod scarce;
 mod stage;

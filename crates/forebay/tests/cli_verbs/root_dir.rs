@@ -1,0 +1,308 @@
+//! What is buffered for a directory goes into that directory, and into no other one that has its path: below a mount point, after a
+//! rotation, in another container.
+
+use crate::stage::{Said, SmallDisk, Stage, finish};
+use forebay_testkit::{is_root, skip_unless};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const LOCK: &str = ".forebay-lock";
+
+/// A directory that is mounted at another path, as a PFS is.
+struct Bound {
+    from: PathBuf,
+    at: PathBuf,
+}
+
+impl Bound {
+    fn new(from: PathBuf, at: PathBuf) -> Bound {
+        fs::create_dir_all(&from).unwrap();
+        let bound = Bound { from, at };
+        bound.mount();
+        bound
+    }
+
+    fn mount(&self) {
+        succeeds(
+            Command::new("mount")
+                .arg("--bind")
+                .args([&self.from, &self.at]),
+        );
+    }
+
+    fn unmount(&self) {
+        succeeds(Command::new("umount").arg(&self.at));
+    }
+}
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-lq").arg(&self.at).status();
+    }
+}
+
+#[track_caller]
+fn succeeds(command: &mut Command) {
+    assert!(command.status().unwrap().success(), "{command:?}");
+}
+
+/// `forebay run` with this script, over `buffer`.
+fn run(stage: &Stage, buffer: &str, options: &[&str], script: &str) -> Said {
+    let mut command = stage.forebay(&["run", "--buffer", buffer]);
+    command.args(options).args(["--", "sh", "-ec", script]);
+    finish(command)
+}
+
+/// This script in a mount namespace of its own.
+fn in_other_namespace(stage: &Stage, script: &str) -> Said {
+    let mut command = stage.command("unshare");
+    command.args(["-m", "sh", "-ec", script]);
+    finish(command)
+}
+
+fn has_nothing(dir: &Path) {
+    let names: Vec<_> = fs::read_dir(dir).unwrap().collect();
+    assert!(names.is_empty(), "{names:?}");
+}
+
+fn refuses(said: Said, code: i32) {
+    said.ends_with(code)
+        .tells("holds files for the directory that was")
+        .tells("is the PFS mounted?")
+        .tells("--root-has-moved");
+}
+
+#[test]
+fn what_is_not_drained_stays_in_the_buffer_while_the_pfs_is_not_mounted() {
+    skip_unless!(is_root(), "only root can mount");
+    // A directory in the PFS, which a job script makes, and the mount point itself.
+    for buffer in ["pfs/b", "pfs"] {
+        let stage = Stage::new();
+        let pfs = Bound::new(stage.path("real"), stage.pfs());
+        fs::create_dir_all(stage.path(buffer)).unwrap();
+        run(
+            &stage,
+            buffer,
+            &["--no-drain"],
+            &format!("echo 1 > {buffer}/f"),
+        )
+        .ends_with(0);
+        pfs.unmount();
+        fs::create_dir_all(stage.path(buffer)).unwrap();
+        refuses(stage.say(&["drain", "--buffer", buffer]), 1);
+        refuses(run(&stage, buffer, &[], "true"), 125);
+        refuses(stage.say(&["up", "--buffer", buffer]), 1);
+        let storage = stage.path("storage").display().to_string();
+        stage
+            .say(&["fsck", "--storage", &storage])
+            .ends_with(0)
+            .prints("only the storage was looked at");
+        // Not even a lock, by which the next drain would take it for the right one.
+        has_nothing(&stage.path(buffer));
+        pfs.mount();
+        stage.say(&["drain", "--buffer", buffer]).ends_with(0);
+        let drained = fs::read_to_string(stage.path(buffer).join("f"));
+        assert_eq!(drained.unwrap(), "1\n", "{buffer}");
+    }
+}
+
+#[test]
+fn a_file_system_that_was_mounted_again_is_the_same() {
+    skip_unless!(is_root(), "only root can mount");
+    let stage = Stage::new();
+    fs::remove_dir(stage.pfs()).unwrap();
+    let Some(disk) = SmallDisk::ext4(stage.pfs(), 16) else {
+        return forebay_testkit::skip("no ext4 can be mounted");
+    };
+    run(&stage, "pfs", &["--no-drain"], "echo 1 > pfs/f").ends_with(0);
+    succeeds(Command::new("umount").arg(disk.path()));
+    let image = disk.path().with_extension("image");
+    // On another device.
+    let other = SmallDisk::new(stage.path("other"), "size=1m");
+    succeeds(
+        Command::new("mount")
+            .args(["-o", "loop"])
+            .args([&image, disk.path()]),
+    );
+    stage.say(&["drain", "--buffer", "pfs"]).ends_with(0);
+    assert_eq!(stage.on_pfs()["f"], "1\n");
+    drop(other);
+}
+
+#[test]
+fn a_directory_that_was_rotated_is_another_one_until_somebody_says_so() {
+    let stage = Stage::new();
+    let script = "echo 1 > pfs/f";
+    let rotate = || {
+        fs::rename(stage.pfs(), stage.path("was")).unwrap();
+        fs::create_dir(stage.pfs()).unwrap();
+    };
+    run(&stage, "pfs", &["--no-drain"], script).ends_with(0);
+    rotate();
+    refuses(stage.say(&["drain", "--buffer", "pfs"]), 1);
+    refuses(run(&stage, "pfs", &[], "true"), 125);
+    has_nothing(&stage.pfs());
+    // It is moved back.
+    fs::remove_dir(stage.pfs()).unwrap();
+    fs::rename(stage.path("was"), stage.pfs()).unwrap();
+    stage.say(&["drain", "--buffer", "pfs"]).ends_with(0);
+    assert_eq!(stage.on_pfs()["f"], "1\n");
+    // With nothing in the buffer it may be any.
+    rotate();
+    run(&stage, "pfs", &["--no-drain"], script).ends_with(0);
+    fs::remove_dir_all(stage.path("was")).unwrap();
+    rotate();
+    // On purpose.
+    stage
+        .say(&["drain", "--buffer", "pfs", "--root-has-moved"])
+        .ends_with(0);
+    assert_eq!(stage.on_pfs()["f"], "1\n");
+    assert!(!stage.path("was/f").exists());
+    // The next ones need not be told.
+    run(&stage, "pfs", &["--no-drain"], "echo 2 > pfs/f").ends_with(0);
+    stage.say(&["drain", "--buffer", "pfs"]).ends_with(0);
+}
+
+#[test]
+fn a_tree_that_was_copied_back_with_its_lock_is_the_same() {
+    let stage = Stage::new();
+    run(&stage, "pfs", &["--no-drain"], "echo 1 > pfs/f").ends_with(0);
+    fs::rename(stage.pfs(), stage.path("was")).unwrap();
+    succeeds(
+        Command::new("cp")
+            .arg("-a")
+            .args([stage.path("was"), stage.pfs()]),
+    );
+    run(&stage, "pfs", &["--no-drain"], "cat pfs/f; echo 2 > pfs/g")
+        .ends_with(0)
+        .prints("1");
+    stage.say(&["drain", "--buffer", "pfs"]).ends_with(0);
+    assert_eq!(stage.on_pfs().len(), 2);
+    assert!(fs::symlink_metadata(stage.pfs().join(LOCK)).is_err());
+}
+
+#[test]
+fn a_storage_without_a_note_of_its_directory_is_used_and_has_one_then() {
+    let stage = Stage::new();
+    run(&stage, "pfs", &["--no-drain"], "echo 1 > pfs/f").ends_with(0);
+    let mut instances = fs::read_dir(stage.path("storage")).unwrap();
+    let note = instances.next().unwrap().unwrap().path().join("root-dir");
+    let text = fs::read_to_string(&note).unwrap();
+    fs::remove_file(&note).unwrap();
+    run(&stage, "pfs", &["--no-drain"], "cat pfs/f")
+        .ends_with(0)
+        .prints("1");
+    assert_eq!(fs::read_to_string(&note).unwrap(), text);
+}
+
+#[test]
+fn a_bridge_serves_nobody_for_whom_its_path_is_another_directory() {
+    skip_unless!(is_root(), "only root can mount");
+    let stage = Stage::new();
+    stage.say(&["up", "--buffer", "pfs"]).ends_with(0);
+    run(&stage, "pfs", &["--no-drain"], "echo one > pfs/f").ends_with(0);
+    let forebay = "mount -t tmpfs two pfs; echo two > pfs/which; \"$FOREBAY\"";
+    let storage = stage.path("storage").display().to_string();
+    for (verb, code) in [
+        ("run --buffer pfs -- cat pfs/f", 125),
+        ("attach --buffer pfs -- cat pfs/f", 125),
+        ("drain --buffer pfs", 1),
+        ("down --buffer pfs", 1),
+        ("up --buffer pfs", 1),
+        ("status --buffer pfs", 1),
+    ] {
+        let said = in_other_namespace(&stage, &format!("{forebay} {verb}"));
+        assert!(!said.out.contains("one"), "{verb}: {}", said.out);
+        said.ends_with(code)
+            .tells("another container or mount namespace")
+            .tells(&storage);
+    }
+    in_other_namespace(&stage, &format!("{forebay} status"))
+        .ends_with(0)
+        .prints("this path is another directory than for the bridge");
+    // With a storage of its own it has a buffer of its own.
+    let own =
+        "run --buffer pfs --storage own -- sh -c 'cat pfs/which; echo 2 > pfs/new'; cat pfs/new";
+    in_other_namespace(&stage, &format!("{forebay} {own}"))
+        .ends_with(0)
+        .prints("two\n2\n");
+    assert!(!stage.pfs().join("f").exists());
+    stage.say(&["down", "--buffer", "pfs"]).ends_with(0);
+    assert_eq!(stage.on_pfs().len(), 1);
+}
+
+#[test]
+fn what_is_buffered_for_one_container_is_not_drained_in_another() {
+    skip_unless!(is_root(), "only root can mount");
+    let stage = Stage::new();
+    run(&stage, "pfs", &["--no-drain"], "echo one > pfs/f").ends_with(0);
+    for (verb, code) in [
+        ("run --buffer pfs -- cat pfs/f", 125),
+        ("drain --buffer pfs", 1),
+    ] {
+        let script = format!(
+            "mount -t tmpfs two pfs; code=0; \"$FOREBAY\" {verb} || code=$?; test -z \"$(ls -A pfs)\"; exit $code"
+        );
+        refuses(in_other_namespace(&stage, &script), code);
+    }
+    stage.say(&["drain", "--buffer", "pfs"]).ends_with(0);
+    assert_eq!(stage.on_pfs()["f"], "one\n");
+}
+
+#[test]
+fn the_same_directory_in_another_namespace_by_a_bind_mount_and_in_the_mount_of_a_run_is_the_same() {
+    skip_unless!(is_root(), "only root can mount");
+    let stage = Stage::new();
+    stage.say(&["up", "--buffer", "pfs"]).ends_with(0);
+    run(&stage, "pfs", &["--no-drain"], "echo one > pfs/f").ends_with(0);
+    for mounts in ["true", "mount --bind pfs pfs"] {
+        let run = "\"$FOREBAY\" run --no-drain --buffer pfs -- cat pfs/f";
+        in_other_namespace(&stage, &format!("{mounts}; {run}"))
+            .ends_with(0)
+            .prints("one");
+        let attach = "\"$FOREBAY\" attach --buffer pfs -- cat pfs/f";
+        in_other_namespace(&stage, &format!("{mounts}; {attach}"))
+            .ends_with(0)
+            .prints("one");
+    }
+    // In a run the directory looks as the buffer shows it.
+    let inside = "\"$FOREBAY\" status --buffer pfs && \"$FOREBAY\" attach --buffer pfs -- cat pfs/f && \"$FOREBAY\" drain --buffer pfs";
+    run(&stage, "pfs", &["--no-drain"], inside)
+        .ends_with(0)
+        .prints("one");
+    if Path::new("/dev/fuse").exists() {
+        run(&stage, "pfs", &["--no-drain", "--via", "mount"], inside)
+            .ends_with(0)
+            .prints("one");
+    } else {
+        forebay_testkit::skip("no /dev/fuse");
+    }
+    stage.say(&["down", "--buffer", "pfs"]).ends_with(0);
+}
+
+#[test]
+fn a_bridge_whose_directory_was_replaced_is_asked_nothing_and_is_told_how_to_end() {
+    let stage = Stage::new();
+    stage.say(&["up", "--buffer", "pfs"]).ends_with(0);
+    run(&stage, "pfs", &["--no-drain"], "echo 1 > pfs/f").ends_with(0);
+    let pid = stage.bridge_pid();
+    fs::rename(stage.pfs(), stage.path("was")).unwrap();
+    fs::create_dir(stage.pfs()).unwrap();
+    for verb in ["drain", "down", "up"] {
+        stage
+            .say(&[verb, "--buffer", "pfs"])
+            .ends_with(1)
+            .tells("has another directory than the one that is there now")
+            .tells(&format!("kill {pid}"));
+    }
+    stage
+        .say(&["status"])
+        .ends_with(0)
+        .prints("another directory has this path now");
+    has_nothing(&stage.pfs());
+    fs::remove_dir(stage.pfs()).unwrap();
+    fs::rename(stage.path("was"), stage.pfs()).unwrap();
+    stage.say(&["down", "--buffer", "pfs"]).ends_with(0);
+    assert_eq!(stage.on_pfs()["f"], "1\n");
+}
