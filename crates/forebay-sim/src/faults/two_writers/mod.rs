@@ -112,12 +112,12 @@ pub fn search(options: &NeighbourOptions, progress: &mut dyn FnMut(u64)) -> Sear
 ///
 /// # Errors
 /// The promise that it breaks. One is that each step can be taken: without it the script shows nothing.
-pub fn play(script: &Script, mutation: Option<Mutation>) -> Result<(), Quarrel> {
+pub fn play(script: &Script, mutation: Option<Mutation>) -> Result<(), Box<Quarrel>> {
     let played = run(script, mutation, &alone()).and_then(|left_out| match left_out {
         None => Ok(()),
         Some(step) => Err(Broken::new(ALL_STEPS, step, Vec::new())),
     });
-    played.map_err(|broken| quarrel(None, script.clone(), broken))
+    played.map_err(|broken| Box::new(quarrel(None, script.clone(), broken)))
 }
 
 const ALL_STEPS: &str = "each step of the script can be taken";
