@@ -247,7 +247,11 @@ impl ServerHandle {
         let root_dir = root_attr(&lower, &config.root)?;
         if left_alone.is_none() {
             // With its lock: on an overlay the first change in a directory gives it another birth.
-            instance.note_root(RootNote::of(&root_dir))?;
+            match instance.note_root(RootNote::of(&root_dir)) {
+                // A full storage is to be drained. It has a note, or an earlier program has filled it.
+                Err(e) if e.is_no_space() => log.line(format_args!("{e}")),
+                noted => noted?,
+            }
         }
         let life = instance.cache_life()?;
         if let Some(before) = instance.bring_up_to_date()? {

@@ -187,6 +187,12 @@ impl Bridge {
         }
     }
 
+    /// May its paths lead elsewhere than those of this process? Asks no file system, which may hang.
+    pub fn sees_other_mounts(&self) -> bool {
+        let here = sys::mount_space();
+        self.root_dir.is_some_and(|dir| here != Ok(dir.mount_space))
+    }
+
     /// What the path of the buffer root leads to for this process.
     pub fn outlook(&self) -> Outlook {
         let Some(theirs) = self.root_dir else {
@@ -214,8 +220,8 @@ impl Bridge {
             // What can't be looked at is no other one.
             Ok(true) | Err(_) => Outlook::Same,
             Ok(false) if is_mount() => Outlook::Same,
-            Ok(false) if sys::mount_space() == Ok(theirs.mount_space) => Outlook::Replaced,
-            Ok(false) => Outlook::Elsewhere,
+            Ok(false) if self.sees_other_mounts() => Outlook::Elsewhere,
+            Ok(false) => Outlook::Replaced,
         }
     }
 

@@ -108,7 +108,6 @@ impl Snapshot {
         json!({
             "buffer": bridge.root.to_string_lossy(),
             "pid": bridge.pid,
-            "same_directory_here": bridge.outlook() == Outlook::Same,
             "socket": bridge.socket().to_string_lossy(),
             "instance": bridge.instance.to_string_lossy(),
             "storage_size_bytes": size,
@@ -142,12 +141,12 @@ impl Snapshot {
             Some(run) => format!("\n  goes on   {}", run.text()),
             None => String::new(),
         };
-        let here = match bridge.outlook() {
-            Outlook::Same => "",
-            Outlook::Replaced => "\n  here      another directory has this path now",
-            Outlook::Elsewhere => {
+        // Only then: the directory may be on a file system that hangs.
+        let here = match bridge.sees_other_mounts() && bridge.outlook() != Outlook::Same {
+            true => {
                 "\n  here      this path is another directory than for the bridge, which sees other mounts"
             }
+            false => "",
         };
         format!(
             "{}\n  process   {} ({life})\n  storage   {}\n  dirty     {}, {}; {} to rename, {} to remove\n  copies    {}, {} that are on the PFS, too{drain}{background}{here}\n",
