@@ -417,33 +417,21 @@ with open('f', 'r+b') as file:
 
 #[test]
 fn what_is_written_through_a_mapping_to_a_copy_that_was_drained_arrives() {
-    let in_memory = tempfile::Builder::new().tempdir_in("/dev/shm");
-    let in_memory = in_memory.expect("/dev/shm takes directories");
-    let stage = Stage::new();
-    for storage in [in_memory.path().join("storage"), stage.path("other")] {
-        let storage = storage.to_str().unwrap();
+    let in_memory = tempfile::tempdir_in("/dev/shm").expect("/dev/shm takes directories");
+    for storage in [Some(in_memory.path().join("storage")), None] {
+        let stage = Stage::new();
+        let storage = storage.unwrap_or_else(|| stage.path("other"));
         let run = |command: &[&str]| {
-            let options = [
-                "run",
-                "--buffer",
-                "pfs",
-                "--storage",
-                storage,
-                "--keep",
-                "--",
-            ];
-            let mut run = stage.forebay(&options);
-            run.args(command);
+            let mut run = stage.forebay(&["run", "--buffer", "pfs", "--keep", "--storage"]);
+            run.arg(&storage).arg("--").args(command);
             finish(run)
         };
         run(&["sh", "-c", "echo before > pfs/f"]).ends_with(0);
         let mapped = format!("import os; os.chdir('pfs')\n{MAPPED}");
-        run(&["python3", "-c", &mapped])
-            .ends_with(0)
-            .tells(" 1 file, 7 B");
+        let said = run(&["python3", "-c", &mapped]).ends_with(0);
+        said.tells(" 1 file, 7 B");
         assert_eq!(fs::read_to_string(stage.path("pfs/f")).unwrap(), "mapped\n");
         // A reader changes nothing.
         run(&["cat", "pfs/f"]).ends_with(0).tells(" 0 files");
-        fs::remove_file(stage.path("pfs/f")).unwrap();
     }
 }

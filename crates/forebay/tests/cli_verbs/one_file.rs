@@ -164,7 +164,7 @@ fn a_changed_file_of_the_pfs_does_not_get_the_access_list_of_its_directory_and_a
     stage
         .script(&[], script)
         .ends_with(0)
-        .tells("drained 2 files");
+        .tells(" 2 files, 14 B");
     let rights = |name: &str| natively(&format!("getfacl -cnE pfs/{name}"));
     assert_eq!(rights("f"), "user::rw-\ngroup::r--\nother::---\n\n");
     let of_new = rights("new");
