@@ -30,6 +30,11 @@ impl RootNote {
         }
     }
 
+    /// Its inode number.
+    pub fn ino(self) -> u64 {
+        self.ino
+    }
+
     /// Is it the directory with these attributes?
     fn is(self, now: &Attr) -> bool {
         let noted = Attr {
@@ -82,7 +87,7 @@ pub struct Meeting<'a> {
     pub now: &'a Attr,
     /// Does the storage hold something?
     pub holds: bool,
-    /// Has the directory the lock of this very storage?
+    /// Has the directory the lock that this very storage has made in the noted one?
     pub has_own_lock: bool,
     /// Does somebody say that this directory has taken the place of the other one?
     pub has_moved: bool,

@@ -132,13 +132,14 @@ impl<'a> Exchange<'a> {
                     self.refuse(theirs);
                     return Err(libc::EPROTO);
                 }
+                Err(Broken::Forbidden(why)) => {
+                    lease.broken();
+                    self.give_up(why);
+                    return Err(libc::EIO);
+                }
                 Err(Broken::Connection(e)) => e,
             };
             lease.broken();
-            if is_forbidden(why) {
-                self.give_up(why);
-                return Err(libc::EIO);
-            }
             match retry.failed(kernel::monotonic_ns(), self.patience_ns()) {
                 Next::Now => {}
                 Next::After(ns) => kernel::sleep_ns(ns),
@@ -176,6 +177,7 @@ impl<'a> Exchange<'a> {
         let fd = match lease.socket(self.config.socket()) {
             Ok(fd) => fd,
             Err(e @ (libc::EMFILE | libc::ENFILE | libc::ENOMEM)) => return Err(Broken::Final(e)),
+            Err(e) if is_forbidden(e) => return Err(Broken::Forbidden(e)),
             Err(e) => return Err(Broken::Connection(e)),
         };
         if let Some(process) = self.process

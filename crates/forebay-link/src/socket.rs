@@ -28,6 +28,8 @@ pub enum Broken {
     Connection(Errno),
     /// Another attempt would fail, too.
     Final(Errno),
+    /// This process may make no connection.
+    Forbidden(Errno),
     /// The bridge speaks only this other version of the protocol.
     Version(u8),
 }

@@ -200,7 +200,7 @@ pub(crate) fn sweep_in(
     touched: &Touched,
     counters: &Counters,
 ) -> Work<()> {
-    for aside in touched.aside_below(dir, || elsewhere(notes)) {
+    for aside in touched.aside_below(dir, || elsewhere(notes))? {
         if is_noted(notes, &aside) {
             sweep(lower, notes, &aside, touched, counters)?;
         }
@@ -237,11 +237,16 @@ pub(crate) fn sweep_elsewhere(
 }
 
 /// What may be aside in other directories than the root.
-pub(crate) fn elsewhere(notes: &PfsNotes) -> BTreeSet<TreePath> {
-    let names = notes.names().unwrap_or_default();
-    let told = names.iter().filter_map(|name| read_note(notes, name).ok()?);
-    let aside = told.map(|note| note.aside);
-    aside.filter(|aside| !aside.parent().is_root()).collect()
+///
+/// # Errors
+/// A note can't be read.
+pub(crate) fn elsewhere(notes: &PfsNotes) -> Work<BTreeSet<TreePath>> {
+    let mut found = BTreeSet::new();
+    for name in notes.names().during("list notes")? {
+        let aside = read_note(notes, &name)?.map(|note| note.aside);
+        found.extend(aside.filter(|aside| !aside.parent().is_root()));
+    }
+    Ok(found)
 }
 
 /// Sweeps what the note with this name tells of, unless a sweep of the root does.
@@ -701,7 +706,10 @@ mod tests {
         fs::remove_file(&note).unwrap();
         fs::create_dir(&note).unwrap();
         scene.touched.has_put_beside(aside.clone());
-        scene.touched.aside_below(&up, || BTreeSet::from([aside]));
+        scene
+            .touched
+            .aside_below(&up, || Ok(BTreeSet::from([aside])))
+            .unwrap();
         let is = Identity::of_copy(&pfs::look(&scene.lower, &up).unwrap().unwrap());
         let refused = scene.rename(&up, &TreePath::new("to").unwrap(), is);
         assert_eq!(refused.unwrap_err().operation, "read note");

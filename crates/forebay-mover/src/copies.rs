@@ -3,6 +3,7 @@
 use crate::copy::Written;
 use crate::counters::Counters;
 use crate::ground::Halt;
+use crate::leftovers;
 use crate::pass::Pass;
 use crate::pfs::{self, During, LastDir, Ours, Trouble, Work};
 use crate::processes::{self, InUse};
@@ -283,15 +284,22 @@ impl Pass<'_> {
         all.iter().map(one).collect()
     }
 
-    /// Removes a temporary name, if it is there and of this drain. Where no copy came about, others have what is there, or the next
-    /// sweep finds it.
+    /// Removes a temporary name, if it is there and of this drain. Where no copy came about nobody can tell whose it is: EEXIST, so
+    /// that its directory is swept before the drain ends.
     fn remove(&self, path: &TreePath, ours: Option<&Ours>) -> Work<()> {
-        let Some(ours) = ours else {
-            return Ok(());
+        let dir = match pfs::parent(self.ground.lower, path) {
+            Err(trouble) if trouble.is_absence() => return Ok(()),
+            dir => dir?,
         };
-        match pfs::parent(self.ground.lower, path) {
-            Err(trouble) if trouble.is_absence() => Ok(()),
-            dir => ours.remove(dir?.as_fd(), path.name()),
+        if let Some(ours) = ours {
+            return ours.remove(dir.as_fd(), path.name());
+        }
+        match sys::stat(dir.as_fd(), path.name()) {
+            Err(Errno::NOENT) => Ok(()),
+            found if leftovers::is_own(&found.during("stat")?) => {
+                Err(Errno::EXIST).during("unlink")
+            }
+            _ => Ok(()),
         }
     }
 

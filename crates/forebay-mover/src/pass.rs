@@ -430,7 +430,9 @@ impl<'g> Pass<'g> {
         let (lower, notes) = (self.ground.lower, &self.aside_notes);
         let mut dirs = Vec::new();
         if dir.is_root() {
-            dirs.extend(aside::elsewhere(notes).iter().map(TreePath::parent));
+            // Where it can't be told, the sweep says so.
+            let elsewhere = aside::elsewhere(notes).unwrap_or_default();
+            dirs.extend(elsewhere.iter().map(TreePath::parent));
             dirs.dedup();
         }
         if self.lent.concerns(lower, dir) && leftovers::has_any(lower, dir, of) {

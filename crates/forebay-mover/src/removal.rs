@@ -51,12 +51,14 @@ impl Touched {
     pub(crate) fn aside_below(
         &self,
         dir: &TreePath,
-        noted: impl FnOnce() -> BTreeSet<TreePath>,
-    ) -> Vec<TreePath> {
+        noted: impl FnOnce() -> Work<BTreeSet<TreePath>>,
+    ) -> Work<Vec<TreePath>> {
         let mut known = self.beside.lock();
-        let known = known.get_or_insert_with(noted);
-        let below = known.iter().filter(|aside| aside.is_within(dir));
-        below.cloned().collect()
+        if known.is_none() {
+            *known = Some(noted()?);
+        }
+        let below = known.iter().flatten().filter(|aside| aside.is_within(dir));
+        Ok(below.cloned().collect())
     }
 
     /// Gives the directories that were in it, once: as soon as its removal begins they say nothing any more.

@@ -41,6 +41,10 @@ pub(crate) fn lend<T>(
     let modes = |attr: &Attr| [attr.mode & MODE, attr.mode & MODE | bits];
     let before = loop {
         let before = sys::stat(fd, b"")?;
+        if before.mode & bits == bits {
+            // Something else keeps the owner out, if it is the owner.
+            return Ok(work(before));
+        }
         match sys::symlink(&note(modes(&before), path), dir, NOTE) {
             // What could not be given back may be the mode of this very file.
             Err(Errno::EXIST) => give_back(dir)?,
@@ -48,7 +52,10 @@ pub(crate) fn lend<T>(
         }
     };
     let [own, lent] = modes(&before);
-    sys::chmod_of_path(fd, lent)?;
+    if let Err(e) = sys::chmod_of_path(fd, lent) {
+        sys::unlink(dir, NOTE, false)?;
+        return Err(e);
+    }
     LENDS.set(true);
     let outcome = work(before);
     LENDS.set(false);
@@ -73,7 +80,11 @@ pub(crate) fn give_back(dir: BorrowedFd<'_>) -> Sys<()> {
     match sys::open(dir, path, libc::O_PATH | libc::O_NOFOLLOW, 0) {
         Ok(found) => {
             if sys::stat(found.as_fd(), b"")?.mode & MODE == lent {
-                sys::chmod_of_path(found.as_fd(), own)?;
+                match sys::chmod_of_path(found.as_fd(), own) {
+                    // It belongs to somebody else, so it never got anything.
+                    Err(Errno::PERM) => {}
+                    given => given?,
+                }
             }
         }
         // It was removed since.
@@ -154,6 +165,8 @@ mod tests {
         assert_eq!((s.mode(), s.has_note()), (0o044, false));
         assert_eq!(s.lend(0o400, |_| s.set(0o600)), Ok(()));
         assert_eq!((s.mode(), s.has_note()), (0o600, false));
+        // What has it already gets nothing.
+        assert_eq!(s.lend(0o400, |_| s.has_note()), Ok(false));
     }
 
     #[test]

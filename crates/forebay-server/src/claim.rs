@@ -109,14 +109,14 @@ impl Hold {
         self.mine.mount_space
     }
 
-    /// Does the directory have a lock of this storage, of whichever life? Perhaps under the name that it has while it is being
-    /// removed.
-    pub fn is_there(&self) -> bool {
+    /// Does the directory have a lock that this storage has made in the directory with the inode number `dir`, in whichever life?
+    /// Perhaps under the name that it has while it is being removed.
+    pub fn is_there(&self, dir: u64) -> bool {
         let aside = Claim::name_aside(&self.mine.to_text());
         [claim::NAME, &aside].into_iter().any(|name| {
             let text = sys::readlink(self.lower.root(), name).ok();
             let claim = text.as_deref().and_then(Claim::from_text);
-            claim.is_some_and(|claim| claim.is_of(&self.mine))
+            claim.is_some_and(|claim| claim.is_of(&self.mine) && claim.dir == dir)
         })
     }
 

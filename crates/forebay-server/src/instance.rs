@@ -268,7 +268,18 @@ impl Instance {
     /// # Errors
     /// The file system says no.
     pub(crate) fn holds_something(&self) -> Result<bool, Error> {
-        holds_objects(&self.dir).map_err(|e| Error::io("can't list", &self.dir, e))
+        let failed = |e| Error::io("can't list", &self.dir, e);
+        // And what a drain has to give back or to sweep there, and what waits for somebody.
+        for folder in ["aside", "lent", "quarantine"] {
+            let entries = match fs::read_dir(self.dir.join(folder)) {
+                Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+                entries => entries.map_err(failed)?,
+            };
+            if entries.count() > 0 {
+                return Ok(true);
+            }
+        }
+        holds_objects(&self.dir).map_err(failed)
     }
 
     /// Tells others where the bridge is.

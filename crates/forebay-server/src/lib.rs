@@ -434,11 +434,12 @@ fn check_root(
     config: &Config,
 ) -> Result<Option<Error>, Error> {
     let now = root_attr(lower, &config.root)?;
+    let noted = instance.root_note();
     let standing = root_dir::judge(Meeting {
-        noted: instance.root_note(),
+        noted,
         now: &now,
         holds: instance.holds_something()?,
-        has_own_lock: hold.is_there(),
+        has_own_lock: noted.is_some_and(|noted| hold.is_there(noted.ino())),
         has_moved: config.other_root == OtherRoot::Adopt,
     });
     Ok(match standing {

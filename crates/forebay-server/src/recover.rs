@@ -181,6 +181,8 @@ fn withhold(
         Err(LabelError::System(e)) => return Err(failed(e)),
     };
     let hides = label.as_ref().and_then(|label| label.hides.as_ref());
+    // Another directory tells nothing about the one that it is for.
+    let hides = hides.filter(|_| server.left_alone.is_none());
     let original = hides.and_then(|path| server.lower.attr(path).ok().flatten());
     let is_same = || hides.is_some_and(|path| has_bytes_of(server, object, path));
     let stray = Stray::of(label.as_ref(), &attr, original.as_ref(), is_same);
@@ -255,10 +257,12 @@ fn doubt_what_was_drained(server: &ServerHandle) -> Result<(), TableError> {
             let Ok(now) = server.objects.attr(record.object) else {
                 continue;
             };
-            let found = server
-                .lower
-                .attr(path)
-                .map_err(|e| Stop::Errno(e.raw_os_error()));
+            let found = match server.left_alone {
+                None => server.lower.attr(path),
+                // Another directory tells nothing about the one that it is for.
+                Some(_) => Err(Errno::STALE),
+            };
+            let found = found.map_err(|e| Stop::Errno(e.raw_os_error()));
             if let Some(record) = recovery::undrained_by_loss(path, record, &now, found) {
                 let path = path.clone();
                 changes.push(Change::Put { path, record });

@@ -14,7 +14,7 @@ use super::orphans::is_waiting;
 use super::release::{RELEASED_AT_ONCE, Release, ReleaseWalk};
 use super::resume::Resume;
 use super::round::Round;
-use super::rules::{PAGE, has_contents};
+use super::rules::{PAGE, has_contents, hides_itself};
 use super::sheet::{DrainReport, PassTerms, Sheet, Tally};
 use super::strand::{Once, Strand};
 use super::workplaces::{self, WorkplaceSweep};
@@ -297,7 +297,8 @@ impl Drain {
             })?,
             Round::ClearAgain => {
                 self.sheet.has_settled = true;
-                let is_due = |record: &PathRecord| record.kind == Kind::Whiteout;
+                let is_due =
+                    |record: &PathRecord| record.kind == Kind::Whiteout || hides_itself(record);
                 self.begin_move(facts, |record| is_due(record).then_some(What::Clear))?;
             }
             Round::Contents => return self.begin_contents(facts),
@@ -470,8 +471,9 @@ impl Drain {
         loop {
             let page = facts.speakers_here(self.cursor.as_ref(), 1)?;
             let Some(last) = page.last() else {
-                let has_evacuated = std::mem::take(&mut self.sheet.has_evacuated);
-                if has_evacuated || !std::mem::replace(&mut self.sheet.may_wait, true) {
+                let walk = std::mem::take(&mut self.sheet.walk);
+                let goes_on = walk.has_left > 0 && (self.sheet.may_wait || walk.is_worth_another());
+                if goes_on || !std::mem::replace(&mut self.sheet.may_wait, true) {
                     self.walk_anew();
                     continue;
                 }
@@ -479,6 +481,7 @@ impl Drain {
                 return Ok(());
             };
             self.cursor = Some(last.lower.clone());
+            self.sheet.walk.looked += 1;
             let movers = page.into_iter().filter(|s| s.word == Word::Origin);
             let what = match self.sheet.may_wait {
                 true => What::Evacuate,

@@ -159,10 +159,29 @@ pub(super) struct Sheet {
     pub(super) may_wait: bool,
     /// What was renamed has its final name, if it could get it.
     pub(super) has_settled: bool,
-    /// Something has left its place in this walk.
-    pub(super) has_evacuated: bool,
+    /// The walk under way.
+    pub(super) walk: Walk,
     /// Files that only the bridge itself had open when they were to be released, with the number of tries.
     pub(super) passing: BTreeMap<TreePath, u32>,
+}
+
+/// One walk through what was renamed.
+#[derive(Debug, Default)]
+pub(super) struct Walk {
+    /// What was looked at.
+    pub(super) looked: u64,
+    /// What has left its place.
+    pub(super) has_left: u64,
+}
+
+impl Walk {
+    /// Does a walk by which things go straight to their final names pay for another one? In a long chain, each thing renamed to
+    /// the name of the one before, each walk frees a single name: the rest of one goes by waiting names, which takes two walks.
+    pub(super) fn is_worth_another(&self) -> bool {
+        const FEW: u64 = 300;
+        const SHARE: u64 = 64;
+        self.looked <= FEW || self.has_left * SHARE >= self.looked
+    }
 }
 
 impl Sheet {
@@ -185,7 +204,7 @@ impl Sheet {
             batches: 0,
             may_wait: false,
             has_settled: false,
-            has_evacuated: false,
+            walk: Walk::default(),
             passing: BTreeMap::new(),
         }
     }

@@ -16,6 +16,7 @@ use crate::tables::{MPICH, Mpi, OPEN_MPI, Stage};
 fn log_of(stage: &Stage, mpi: &Mpi, ranks: u32, command: &[&str]) -> Log {
     let log = stage.path("job.darshan");
     let number = ranks.to_string();
+    let sessions = tempfile::tempdir().unwrap();
     let out = Command::new(common::forebay())
         .args(["record", "--log", &log, "--"])
         .args(mpi.start)
@@ -25,6 +26,7 @@ fn log_of(stage: &Stage, mpi: &Mpi, ranks: u32, command: &[&str]) -> Log {
         .env("FOREBAY_RECORDER", common::recorder())
         .env("FOREBAY_TABLES", stage.dir())
         .env("OMPI_MCA_btl_vader_single_copy_mechanism", "none")
+        .env("OMPI_MCA_orte_tmpdir_base", sessions.path())
         .output()
         .unwrap();
     assert!(

@@ -97,6 +97,7 @@ impl Stage {
             .dir
             .join(format!("tables.{}", NEXT.fetch_add(1, Ordering::Relaxed)));
         fs::DirBuilder::new().mode(0o700).create(&tables).unwrap();
+        let sessions = tempfile::tempdir().unwrap();
         let out = Command::new("timeout")
             .args(["-k", "5", LIMIT_S, "env"])
             .arg(format!("LD_PRELOAD={}", common::recorder().display()))
@@ -105,6 +106,8 @@ impl Stage {
             .envs(environment.iter().copied())
             // Another process' memory may not be read in a container.
             .env("OMPI_MCA_btl_vader_single_copy_mechanism", "none")
+            // Two jobs that begin at once can't both make their common folder.
+            .env("OMPI_MCA_orte_tmpdir_base", sessions.path())
             .current_dir(&self.dir)
             .stdin(Stdio::null())
             .output()

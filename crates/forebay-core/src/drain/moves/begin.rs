@@ -206,7 +206,10 @@ impl Move {
     ) -> Outcome<()> {
         // What was refused before is for the next pass.
         let is_left = sheet.has_settled && sheet.is_left(&self.path);
-        if is_left || record.kind != Kind::Whiteout && record.hides.is_none() {
+        // What was renamed away and back, in a directory that is still to be renamed: without what it hides the old name would show.
+        let is_carried_later = hides_itself(&record) && record.origin.as_ref() != Some(&self.path);
+        let hides_nothing = record.kind != Kind::Whiteout && record.hides.is_none();
+        if is_left || is_carried_later || hides_nothing {
             self.state = State::End;
             return Ok(());
         }

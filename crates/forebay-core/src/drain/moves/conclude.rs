@@ -98,9 +98,9 @@ impl Move {
             return;
         }
         match self.what {
-            What::Evacuate => sheet.has_evacuated = true,
+            What::Evacuate => sheet.walk.has_left += 1,
             What::Rename => {
-                sheet.has_evacuated = true;
+                sheet.walk.has_left += 1;
                 sheet.tally.renamed += 1;
             }
             What::Place => sheet.tally.renamed += 1,
