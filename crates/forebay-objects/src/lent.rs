@@ -42,8 +42,13 @@ pub(crate) fn lend<T>(
     let before = loop {
         let before = sys::stat(fd, b"")?;
         if before.mode & bits == bits {
-            // Something else keeps the owner out, if it is the owner.
-            return Ok(work(before));
+            match sys::readlink(dir, NOTE) {
+                // Something else keeps the owner out, if it is the owner.
+                Err(Errno::NOENT) => return Ok(work(before)),
+                // Somebody may have lent it before.
+                noted => noted.and_then(|_| give_back(dir))?,
+            }
+            continue;
         }
         match sys::symlink(&note(modes(&before), path), dir, NOTE) {
             // What could not be given back may be the mode of this very file.

@@ -14,7 +14,7 @@ use super::orphans::is_waiting;
 use super::release::{RELEASED_AT_ONCE, Release, ReleaseWalk};
 use super::resume::Resume;
 use super::round::Round;
-use super::rules::{PAGE, has_contents, hides_itself};
+use super::rules::{PAGE, has_contents};
 use super::sheet::{DrainReport, PassTerms, Sheet, Tally};
 use super::strand::{Once, Strand};
 use super::workplaces::{self, WorkplaceSweep};
@@ -297,8 +297,7 @@ impl Drain {
             })?,
             Round::ClearAgain => {
                 self.sheet.has_settled = true;
-                let is_due =
-                    |record: &PathRecord| record.kind == Kind::Whiteout || hides_itself(record);
+                let is_due = |record: &PathRecord| record.kind == Kind::Whiteout;
                 self.begin_move(facts, |record| is_due(record).then_some(What::Clear))?;
             }
             Round::Contents => return self.begin_contents(facts),

@@ -249,9 +249,11 @@ pub(super) fn obstacle(
     Ok(is_obstructed.then(|| "what it replaces could not be removed or renamed".to_owned()))
 }
 
-/// Does a renamed thing lie where it hides what was there? It was renamed away and back, and nothing of it has to go.
-pub(super) fn hides_itself(record: &PathRecord) -> bool {
-    record.kind == Kind::Moved && record.hides.is_some() && record.hides == record.origin
+/// Does a renamed thing lie under its final name, and hide what was there? It was renamed away and back, and nothing of it has to
+/// go. (In a directory that is still to be renamed it has another name: there it leaves and comes as all others.)
+pub(super) fn hides_itself(path: &TreePath, record: &PathRecord) -> bool {
+    let is_here = |place: &Option<TreePath>| place.as_ref() == Some(path);
+    record.kind == Kind::Moved && is_here(&record.hides) && is_here(&record.origin)
 }
 
 /// Must something renamed leave the place on the PFS where it is? Where to, then: its waiting path.
@@ -271,7 +273,7 @@ pub(super) fn has_to_leave(
     // A thing that is under its final name by chance has to go, too, if the directory around it is to
     // be replaced.
     let in_place = from == path
-        && (record.hides.is_none() || hides_itself(record))
+        && (record.hides.is_none() || hides_itself(path, record))
         && unsettled(facts, &path.parent(), reads)?.is_none();
     Ok((!in_place).then(|| (from.clone(), to)))
 }
@@ -290,7 +292,8 @@ pub(super) fn is_wanted(
                 continue;
             }
             let record = facts.record(&speaker.path)?;
-            let wants = |r: PathRecord| r.kind != Kind::Whiteout && !hides_itself(&r);
+            let wants =
+                |r: PathRecord| r.kind != Kind::Whiteout && !hides_itself(&speaker.path, &r);
             if record.is_some_and(|r| r.hides.as_ref() == Some(&at) && wants(r)) {
                 return Ok(true);
             }

@@ -206,14 +206,14 @@ impl Move {
     ) -> Outcome<()> {
         // What was refused before is for the next pass.
         let is_left = sheet.has_settled && sheet.is_left(&self.path);
-        // What was renamed away and back, in a directory that is still to be renamed: without what it hides the old name would show.
-        let is_carried_later = hides_itself(&record) && record.origin.as_ref() != Some(&self.path);
-        let hides_nothing = record.kind != Kind::Whiteout && record.hides.is_none();
-        if is_left || is_carried_later || hides_nothing {
+        if is_left || record.kind != Kind::Whiteout && record.hides.is_none() {
             self.state = State::End;
             return Ok(());
         }
-        let target = record.hides.clone().filter(|_| !hides_itself(&record));
+        let target = record
+            .hides
+            .clone()
+            .filter(|_| !hides_itself(&self.path, &record));
         let replaced = is_replaced(facts, &self.path, &record, &mut self.reads)?;
         self.marked = match (record.kind, record.origin.clone()) {
             // A resume cannot see whether this move had begun, so the contents are marked as well. Without these marks it would

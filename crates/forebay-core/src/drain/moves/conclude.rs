@@ -72,7 +72,7 @@ impl Move {
             let (path, before) = marked.next().expect("the record itself comes first");
             let mut after = after(self.what, &before, self.known);
             // What was renamed away and back is where it was before that.
-            if hides_itself(&before) && before.origin.as_ref() == Some(&path) {
+            if hides_itself(&path, &before) {
                 after = arrived(facts, &path, after, &mut reads)?;
             }
             let own = Update {
