@@ -145,6 +145,26 @@ pub struct PathRecord {
 }
 
 impl PathRecord {
+    /// Of this object, of no version yet: it has no inode number, speaks of nothing on the PFS, and was not drained.
+    pub fn new(kind: Kind, object: ObjectName, owner: BridgeId) -> Self {
+        PathRecord {
+            version: 0,
+            kind,
+            object,
+            owner,
+            ino: 0,
+            copy_of: 0,
+            origin: None,
+            hides: None,
+            replaces: None,
+            arriving: None,
+            token: Token::default(),
+            drained: None,
+            transit: None,
+            segments: Vec::new(),
+        }
+    }
+
     /// Does a program see something here?
     pub fn is_visible(&self) -> bool {
         self.kind != Kind::Whiteout
@@ -308,27 +328,20 @@ impl PathRecord {
         if has & !known != 0 {
             return Err(BadRecord::Damaged);
         }
+        let version = u64::from_le_bytes(r.array()?);
+        let object = ObjectName {
+            oid: ObjectId(u128::from_le_bytes(r.array()?)),
+            link: u32::from_le_bytes(r.array()?),
+        };
+        let owner = BridgeId(u32::from_le_bytes(r.array()?));
         let mut record = PathRecord {
-            version: u64::from_le_bytes(r.array()?),
-            kind,
-            object: ObjectName {
-                oid: ObjectId(u128::from_le_bytes(r.array()?)),
-                link: u32::from_le_bytes(r.array()?),
-            },
-            owner: BridgeId(u32::from_le_bytes(r.array()?)),
+            version,
             ino: u64::from_le_bytes(r.array()?),
-            copy_of: 0,
             token: Token {
                 client: u64::from_le_bytes(r.array()?),
                 seq: u32::from_le_bytes(r.array()?),
             },
-            origin: None,
-            hides: None,
-            replaces: None,
-            arriving: None,
-            drained: None,
-            transit: None,
-            segments: Vec::new(),
+            ..PathRecord::new(kind, object, owner)
         };
         if has & HAS_DRAINED != 0 {
             let size = u64::from_le_bytes(r.array()?);
@@ -412,22 +425,16 @@ mod tests {
     fn plain() -> PathRecord {
         PathRecord {
             version: 0x0102_0304_0506_0708,
-            kind: Kind::File,
-            object: ObjectName {
-                oid: ObjectId::new(BridgeId(1), 2, 3),
-                link: 4,
-            },
-            owner: BridgeId(5),
             ino: 6,
-            copy_of: 0,
-            origin: None,
-            hides: None,
-            replaces: None,
-            arriving: None,
             token: Token { client: 7, seq: 8 },
-            drained: None,
-            transit: None,
-            segments: Vec::new(),
+            ..PathRecord::new(
+                Kind::File,
+                ObjectName {
+                    oid: ObjectId::new(BridgeId(1), 2, 3),
+                    link: 4,
+                },
+                BridgeId(5),
+            )
         }
     }
 

@@ -329,7 +329,7 @@ mod tests {
     use super::*;
     use crate::drain::stamp;
     use crate::facts::Stop;
-    use crate::record::{BridgeId, ObjectName, Token};
+    use crate::record::{BridgeId, ObjectName};
 
     const ALL_KINDS: [Kind; 6] = [
         Kind::File,
@@ -505,19 +505,8 @@ mod tests {
         };
         let record = PathRecord {
             version: 1,
-            kind: Kind::File,
-            object: ObjectName::default(),
-            owner: BridgeId(0),
-            ino: 0,
-            origin: None,
-            hides: None,
-            replaces: None,
-            arriving: None,
-            token: Token::default(),
             drained: Some(stamp(&now)),
-            transit: None,
-            copy_of: 0,
-            segments: Vec::new(),
+            ..PathRecord::new(Kind::File, ObjectName::default(), BridgeId(0))
         };
         (record, now)
     }

@@ -8,7 +8,7 @@
 use crate::facts::{Label, LabelParent};
 use crate::identity::Identity;
 use crate::path::TreePath;
-use crate::record::{BridgeId, Kind, ObjectId, ObjectName, PathRecord, Token};
+use crate::record::{BridgeId, Kind, ObjectId, ObjectName, PathRecord};
 use crate::table::Change;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -94,20 +94,10 @@ pub fn record_of(survivor: &Survivor, owner: BridgeId, version: u64) -> PathReco
     let Survivor { object, label, ino } = survivor;
     PathRecord {
         version,
-        kind: label.kind,
-        object: *object,
-        owner,
         ino: if is_marker(label.kind) { 0 } else { *ino },
-        // No label tells it.
-        copy_of: 0,
         origin: label.origin.clone(),
         hides: label.hides.clone(),
-        replaces: None,
-        arriving: None,
-        token: Token::default(),
-        drained: None,
-        transit: None,
-        segments: Vec::new(),
+        ..PathRecord::new(label.kind, *object, owner)
     }
 }
 

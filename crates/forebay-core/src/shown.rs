@@ -64,7 +64,7 @@ pub fn outcome(change: &Change) -> Option<(&TreePath, Option<&PathRecord>)> {
 mod tests {
     use super::*;
     use crate::bridge::tests::Table;
-    use crate::record::{ObjectId, Token};
+    use crate::record::ObjectId;
     use crate::table::WriteTables;
 
     fn path(text: &str) -> TreePath {
@@ -74,22 +74,15 @@ mod tests {
     fn record(kind: Kind, number: u64) -> PathRecord {
         PathRecord {
             version: 1,
-            kind,
-            object: ObjectName {
-                oid: ObjectId::new(BridgeId(1), 1, number << 2),
-                link: 0,
-            },
-            owner: BridgeId(1),
             ino: number,
-            copy_of: 0,
-            origin: None,
-            hides: None,
-            replaces: None,
-            arriving: None,
-            token: Token::default(),
-            drained: None,
-            transit: None,
-            segments: Vec::new(),
+            ..PathRecord::new(
+                kind,
+                ObjectName {
+                    oid: ObjectId::new(BridgeId(1), 1, number << 2),
+                    link: 0,
+                },
+                BridgeId(1),
+            )
         }
     }
 

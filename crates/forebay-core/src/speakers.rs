@@ -290,7 +290,7 @@ fn end_of(lower: &TreePath) -> Bound<TreePath> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{BridgeId, Kind, ObjectName, Token, Transit};
+    use crate::record::{BridgeId, Kind, ObjectName, Transit};
 
     fn p(s: &str) -> TreePath {
         TreePath::new(s.as_bytes()).unwrap()
@@ -299,19 +299,10 @@ mod tests {
     fn record(origin: Option<&str>, hides: Option<&str>, transit: Option<Transit>) -> PathRecord {
         PathRecord {
             version: 1,
-            kind: Kind::Moved,
-            object: ObjectName::default(),
-            owner: BridgeId(0),
-            ino: 0,
             origin: origin.map(p),
             hides: hides.map(p),
-            token: Token::default(),
-            replaces: None,
-            arriving: None,
-            drained: None,
             transit,
-            copy_of: 0,
-            segments: Vec::new(),
+            ..PathRecord::new(Kind::Moved, ObjectName::default(), BridgeId(0))
         }
     }
 

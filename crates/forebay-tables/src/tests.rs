@@ -53,23 +53,18 @@ fn object(n: u64) -> ObjectName {
 fn record(n: u64) -> PathRecord {
     PathRecord {
         version: n,
-        kind: if n.is_multiple_of(2) {
-            Kind::File
-        } else {
-            Kind::Whiteout
-        },
-        object: object(n),
-        owner: BridgeId(1),
         ino: n * 7,
-        origin: None,
         hides: TreePath::new(*b"low/er").filter(|_| n.is_multiple_of(5)),
         token: Token { client: n, seq: 1 },
-        replaces: None,
-        arriving: None,
-        drained: None,
-        transit: None,
-        copy_of: 0,
-        segments: Vec::new(),
+        ..PathRecord::new(
+            if n.is_multiple_of(2) {
+                Kind::File
+            } else {
+                Kind::Whiteout
+            },
+            object(n),
+            BridgeId(1),
+        )
     }
 }
 

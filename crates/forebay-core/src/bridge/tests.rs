@@ -114,25 +114,19 @@ fn path(s: &str) -> TreePath {
 fn record(maker: u32, seq: u64) -> PathRecord {
     PathRecord {
         version: version(1, seq as u32, BridgeId(maker)),
-        kind: Kind::File,
-        object: ObjectName {
-            oid: ObjectId::new(BridgeId(maker), 1, seq),
-            link: 0,
-        },
-        owner: BridgeId(maker),
         ino: seq,
-        origin: None,
-        hides: None,
         token: Token {
             client: 9,
             seq: seq as u32,
         },
-        replaces: None,
-        arriving: None,
-        drained: None,
-        transit: None,
-        copy_of: 0,
-        segments: Vec::new(),
+        ..PathRecord::new(
+            Kind::File,
+            ObjectName {
+                oid: ObjectId::new(BridgeId(maker), 1, seq),
+                link: 0,
+            },
+            BridgeId(maker),
+        )
     }
 }
 

@@ -89,19 +89,11 @@ impl Context<'_> {
         let (hides, replaces) = parts(hidden);
         PathRecord {
             version: self.facts.next_version(),
-            kind,
-            object: fresh.object,
-            owner: self.facts.me(),
             ino: fresh.ino,
-            copy_of: 0,
-            origin: None,
             hides,
             replaces,
-            arriving: None,
             token: self.request.token,
-            drained: None,
-            transit: None,
-            segments: Vec::new(),
+            ..PathRecord::new(kind, fresh.object, self.facts.me())
         }
     }
 

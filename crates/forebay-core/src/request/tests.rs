@@ -149,19 +149,8 @@ impl Hand {
 fn file(version: u64, seq: u64) -> PathRecord {
     PathRecord {
         version,
-        kind: Kind::File,
-        object: object(seq),
-        owner: BridgeId(1),
         ino: seq,
-        origin: None,
-        hides: None,
-        token: Token::default(),
-        replaces: None,
-        arriving: None,
-        drained: None,
-        transit: None,
-        copy_of: 0,
-        segments: Vec::new(),
+        ..PathRecord::new(Kind::File, object(seq), BridgeId(1))
     }
 }
 

@@ -4,7 +4,7 @@ use super::super::*;
 use crate::facts::{Attr, Outcome, Timestamp};
 use crate::identity::Identity;
 use crate::path::TreePath;
-use crate::record::{BridgeId, Kind, ObjectId, ObjectName, PathRecord, Token, Transit};
+use crate::record::{BridgeId, Kind, ObjectId, ObjectName, PathRecord, Transit};
 use crate::speakers::{Speaker, Speakers};
 use crate::table::{Change, KeyValue, Order};
 use crate::walk::RESERVED_PREFIX;
@@ -265,22 +265,17 @@ impl World {
     fn record_of(&self, kind: Kind, hides: Option<TreePath>) -> PathRecord {
         PathRecord {
             version: self.number(),
-            kind,
-            object: ObjectName {
-                oid: ObjectId::new(BridgeId(0), 1, self.number()),
-                link: 0,
-            },
-            owner: BridgeId(0),
             ino: 1,
-            origin: None,
             replaces: self.replaced(hides.as_ref()),
             hides,
-            arriving: None,
-            token: Token::default(),
-            drained: None,
-            transit: None,
-            copy_of: 0,
-            segments: Vec::new(),
+            ..PathRecord::new(
+                kind,
+                ObjectName {
+                    oid: ObjectId::new(BridgeId(0), 1, self.number()),
+                    link: 0,
+                },
+                BridgeId(0),
+            )
         }
     }
 
