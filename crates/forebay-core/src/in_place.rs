@@ -6,7 +6,10 @@
 //! Nothing here asks the kernel, and times are since some moment of the driver.
 
 use crate::facts::{Attr, Timestamp};
-use std::collections::BTreeMap;
+use crate::identity::Identity;
+use crate::path::TreePath;
+use crate::table::Change;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Files whose grants are remembered one by one.
@@ -66,9 +69,20 @@ pub struct Grants<L, W> {
     last: L,
     /// Grants up to this number are not remembered.
     forgotten: u64,
-    /// Files that were granted for writing, the first [`REMEMBERED`] of them, and when each was made: another one may get its
-    /// number when it is gone. Where the file system does not tell that, it is the same for all.
+    /// Files that were granted for writing, the first [`REMEMBERED`] of them.
     written: W,
+    /// The devices on which these are.
+    devices: BTreeSet<u64>,
+}
+
+/// A file that was granted for writing.
+#[derive(Debug)]
+pub struct Written {
+    /// When it was made: another one may get its number when it is gone. Where the file system does not tell that, it is the same
+    /// for all.
+    born: Timestamp,
+    /// What its writers have left: nobody has had it open since, and no name in the buffer leads to it.
+    left: Option<Identity>,
 }
 
 /// The last grant of a file.
@@ -106,7 +120,7 @@ fn is_file(attr: &Attr) -> bool {
     attr.mode & libc::S_IFMT == libc::S_IFREG
 }
 
-impl<L: FileMap<Grant>, W: FileMap<Timestamp>> Grants<L, W> {
+impl<L: FileMap<Grant>, W: FileMap<Written>> Grants<L, W> {
     /// No grants yet. `has_past`: earlier bridges of this buffer may have granted something.
     pub fn new(has_past: bool) -> Self {
         Grants {
@@ -114,6 +128,7 @@ impl<L: FileMap<Grant>, W: FileMap<Timestamp>> Grants<L, W> {
             last: L::default(),
             forgotten: u64::from(has_past),
             written: W::default(),
+            devices: BTreeSet::new(),
         }
     }
 
@@ -154,15 +169,46 @@ impl<L: FileMap<Grant>, W: FileMap<Timestamp>> Grants<L, W> {
     }
 
     fn note_written(&mut self, attr: &Attr) {
-        if self.written.count() < REMEMBERED {
-            self.written.insert(inode_of(attr), attr.btime);
+        let file = inode_of(attr);
+        if self.written.count() < REMEMBERED || self.written.get(file).is_some() {
+            let (born, left) = (attr.btime, None);
+            self.written.insert(file, Written { born, left });
+            self.devices.insert(attr.dev);
         }
     }
 
-    /// May a client of this bridge have written to the file with these attributes in place? Also false where there was no room to remember it; a
-    /// drain then takes the write for a change by others and leaves the file.
+    /// May a client of this bridge have made what has these attributes of a file, by writing to it in place? Also false where there
+    /// was no room to remember it; a drain then takes the write for a change by others and leaves the file.
     pub fn was_written(&self, attr: &Attr) -> bool {
-        self.written.get(inode_of(attr)) == Some(&attr.btime)
+        let written = self.written.get(inode_of(attr));
+        written.is_some_and(|written| {
+            written.born == attr.btime && written.left.is_none_or(|left| left.is(attr))
+        })
+    }
+
+    /// Files of the PFS that this batch keeps from view, and that clients may have written to. Where nobody has one open, no client
+    /// writes to it any more ([`Grants::settle`]).
+    pub fn hidden_by<'a>(&self, batch: &'a [Change]) -> Vec<&'a TreePath> {
+        let is_written = |ino| {
+            let mut devices = self.devices.iter();
+            devices.any(|dev| self.written.get((*dev, ino)).is_some())
+        };
+        let hidden = batch.iter().filter_map(|change| match change {
+            Change::Put { record, .. } => record.hides.as_ref().zip(record.replaces),
+            _ => None,
+        });
+        let written = hidden.filter(|(_, known)| is_written(known.inode()));
+        written.map(|(place, _)| place).collect()
+    }
+
+    /// Notes what the writers of a file have left: it had these attributes, and nobody had it open, after that number of grants.
+    /// What others make of it from then on is theirs.
+    pub fn settle(&mut self, attr: &Attr, since: u64) {
+        let file = inode_of(attr);
+        if self.was_written(attr) && !self.was_granted_since(file, since) {
+            let (born, left) = (attr.btime, Some(Identity::of(attr)));
+            self.written.insert(file, Written { born, left });
+        }
     }
 
     /// True if the file may have been granted after that number of grants.
@@ -192,8 +238,9 @@ impl<L: FileMap<Grant>, W: FileMap<Timestamp>> Grants<L, W> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::{BridgeId, Kind, ObjectId, ObjectName, PathRecord};
 
-    type Grants = super::Grants<BTreeMap<Inode, Grant>, BTreeMap<Inode, Timestamp>>;
+    type Grants = super::Grants<BTreeMap<Inode, Grant>, BTreeMap<Inode, Written>>;
 
     const NOW: Duration = Duration::from_secs(100);
     const MOMENT: Duration = Duration::from_millis(1);
@@ -283,6 +330,57 @@ mod tests {
             "it has the number of one that is gone"
         );
         assert!(grants.was_written(&file(8)));
+    }
+
+    #[test]
+    fn what_others_make_of_a_file_that_its_writers_have_left_is_theirs() {
+        let changed = |sec| Attr {
+            nlink: 1,
+            ctime: Timestamp { sec, nsec: 0 },
+            ..file(8)
+        };
+        let mut grants = Grants::new(false);
+        grants.note(Some(&changed(1)), true, NOW);
+        let since = grants.count();
+        grants.settle(&changed(2), since);
+        assert!(grants.was_written(&changed(2)) && !grants.was_written(&changed(3)));
+        // What was left before is no longer known.
+        grants.settle(&changed(3), since);
+        assert!(!grants.was_written(&changed(3)));
+        // By another name it is written once more.
+        grants.note(Some(&changed(3)), true, NOW);
+        assert!(grants.was_written(&changed(4)));
+        grants.settle(&changed(4), since);
+        assert!(grants.was_written(&changed(5)), "a client may have it open");
+        grants.settle(&file(9), grants.count());
+        assert!(!grants.was_written(&file(9)), "it was never granted");
+    }
+
+    #[test]
+    fn of_a_batch_what_hides_a_file_that_was_written_is_told() {
+        let mut grants = Grants::new(false);
+        grants.note(Some(&file(8)), true, NOW);
+        let put = |name: &str, ino| {
+            let path = TreePath::new(name).unwrap();
+            let record = PathRecord {
+                version: 1,
+                hides: Some(path.clone()),
+                replaces: Some(Identity::of(&file(ino))),
+                ..PathRecord::new(
+                    Kind::Whiteout,
+                    ObjectName {
+                        oid: ObjectId::new(BridgeId(1), 1, ino),
+                        link: 0,
+                    },
+                    BridgeId(1),
+                )
+            };
+            Change::Put { path, record }
+        };
+        let batch = [put("a", 7), put("b", 8)];
+        let hidden = grants.hidden_by(&batch);
+        assert_eq!(hidden, [&TreePath::new("b").unwrap()]);
+        assert!(Grants::new(false).hidden_by(&batch).is_empty());
     }
 
     #[test]

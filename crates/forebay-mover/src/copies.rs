@@ -84,7 +84,7 @@ fn further_name(lower: &Lower, held: &mut Held, name: &Name) -> Work<Named> {
     let (dir, temp) = (pfs::parent(lower, &name.path)?, &held.name);
     match sys::link_file(held.file.as_fd(), dir.as_fd(), temp) {
         // A link that is made a second time may find itself.
-        Err(Errno::EXIST) if held.ours.has_name(dir.as_fd(), temp)? => {}
+        Err(Errno::EXIST) if held.ours.at(dir.as_fd(), temp)?.is_some() => {}
         Err(Errno::EXIST) => return Ok(Named::Supplanted),
         linked => linked.during("link")?,
     }
@@ -254,7 +254,7 @@ impl Pass<'_> {
     /// All names: the first by a rename of the copy, the others by hard links.
     fn name(&self, held: &mut Held, names: &[Name]) -> Work<Named> {
         let Some((first, others)) = names.split_first() else {
-            return Ok(Named::Whole);
+            return missing();
         };
         assert_eq!(
             held.path.parent(),
@@ -263,7 +263,7 @@ impl Pass<'_> {
         );
         let mut named = pfs::give_name(held.dir.as_fd(), &held.name, first, &mut held.ours)?;
         for name in others {
-            if named == Named::Whole {
+            if named != Named::Supplanted {
                 named = further_name(self.ground.lower, held, name)?;
             }
         }
@@ -432,7 +432,8 @@ mod tests {
         fs::rename(at("ours"), at("moved")).unwrap();
         fs::rename(at("theirs"), at("ours")).unwrap();
         let named = further_name(&lower, &mut ours, &name("d/second"));
-        assert_eq!(named, Ok(Named::Whole));
+        let second = sys::stat(lower.root(), b"d/second").unwrap();
+        assert_eq!(named, Ok(Named::Whole(Identity::of(&second))));
         assert_eq!(fs::read_to_string(at("d/second")).unwrap(), "ours");
         let mut link = held("link", libc::O_PATH | libc::O_NOFOLLOW);
         further_name(&lower, &mut link, &name("d/link")).unwrap();

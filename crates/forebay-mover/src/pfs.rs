@@ -148,11 +148,11 @@ impl Ours {
         }
     }
 
-    /// Is the copy itself under this name? Nothing there is an answer, too.
-    pub(crate) fn has_name(&self, dir: BorrowedFd<'_>, name: &[u8]) -> Work<bool> {
+    /// The copy, if it is itself under this name. Nothing there is an answer, too.
+    pub(crate) fn at(&self, dir: BorrowedFd<'_>, name: &[u8]) -> Work<Option<Attr>> {
         match sys::stat(dir, name) {
-            Ok(there) => Ok(inode_of(&there) == self.copy),
-            Err(Errno::NOENT) => Ok(false),
+            Ok(there) => Ok(Some(there).filter(|there| inode_of(there) == self.copy)),
+            Err(Errno::NOENT) => Ok(None),
             Err(e) => Err(e).during("stat"),
         }
     }
@@ -195,7 +195,7 @@ fn give_name_after(
     meanwhile: impl FnOnce(),
 ) -> Work<Named> {
     let to = name.path.name();
-    if !ours.has_name(dir, copy)? {
+    if ours.at(dir, copy)?.is_none() {
         return Ok(Named::Supplanted);
     }
     let found = match name.replaces.map(|_| sys::stat(dir, to)) {
@@ -207,9 +207,11 @@ fn give_name_after(
     }
     meanwhile();
     // What others have put under the temporary name since then comes to the final one by this, and stays there.
-    let has_arrived = |ours: &Ours| match ours.has_name(dir, to)? {
-        true => Ok(Named::Whole),
-        false => Ok(Named::Supplanted),
+    let has_arrived = |ours: &Ours| {
+        let there = ours.at(dir, to)?;
+        Ok(there.map_or(Named::Supplanted, |there| {
+            Named::Whole(Identity::of(&there))
+        }))
     };
     let Some(found) = found else {
         rename_free(dir, copy, dir, to)?;
@@ -230,14 +232,15 @@ fn give_name_after(
         Err(e) => return Err(e).during("rename"),
     }
     let named = has_arrived(ours)?;
+    let is_whole = named != Named::Supplanted;
     let is_found = |back: Attr| Identity::of_copy(&back) == Identity::of_copy(&found);
     match sys::stat(dir, copy) {
-        Ok(back) if is_found(back) && named == Named::Whole => {
+        Ok(back) if is_found(back) && is_whole => {
             sys::unlink(dir, copy, false).during("unlink")?;
             return Ok(named);
         }
         // The copy has its name, and nothing says that others have changed what came back.
-        Err(e) if e != Errno::NOENT && named == Named::Whole => return Err(e).during("stat"),
+        Err(e) if e != Errno::NOENT && is_whole => return Err(e).during("stat"),
         _ => {}
     }
     // They get their name back, or what was there before does. What they have put there meanwhile, once more, comes back in its
@@ -253,9 +256,9 @@ fn give_name_after(
             names_beside(to).find(|beside| rename_free(dir, copy, dir, beside).is_ok());
         }
     }
-    match named {
-        Named::Whole => Err(Errno::EXIST).during("rename"),
-        Named::Supplanted => Ok(named),
+    match is_whole {
+        true => Err(Errno::EXIST).during("rename"),
+        false => Ok(named),
     }
 }
 
@@ -314,7 +317,8 @@ mod tests {
             let mut ours = Ours::new(&sys::stat(dir.as_fd(), b"copy").unwrap());
             let name = Name { path, replaces };
             let gave = give_name(dir.as_fd(), b"copy", &name, &mut ours);
-            let errno = gave.map_err(|trouble| trouble.errno);
+            let is_whole = gave.map(|named| named != Named::Supplanted);
+            let errno = is_whole.map_err(|trouble| trouble.errno);
             (errno, fs::read_to_string(at("name")).unwrap())
         };
         // Nothing was there, and something has come.
@@ -330,10 +334,10 @@ mod tests {
         fs::rename(at("other"), at("name")).unwrap();
         assert_eq!(give(before), (Err(Errno::EXIST), "new".to_owned()));
         // Nobody has touched it, or it has gone.
-        assert_eq!(give(found()), (Ok(Named::Whole), "ours".to_owned()));
+        assert_eq!(give(found()), (Ok(true), "ours".to_owned()));
         let before = found();
         fs::remove_file(at("name")).unwrap();
-        assert_eq!(give(before), (Ok(Named::Whole), "ours".to_owned()));
+        assert_eq!(give(before), (Ok(true), "ours".to_owned()));
     }
 
     /// A directory with the copy of a drain in it.

@@ -3,10 +3,12 @@
 //! [`forebay_core::in_place`] numbers grants and judges; this asks the kernel, and waits. A commit is announced before it
 //! checks for grants ([`crate::namespace::Namespace::commit`]).
 
-use forebay_core::facts::{Attr, Timestamp};
+use forebay_core::facts::Attr;
 use forebay_core::in_place::{
-    FileMap, Grant, Grants, Inode, Lease, OWN_COPY_LOOKS, OWN_COPY_PAUSE, Users, inode_of,
+    FileMap, Grant, Grants, Inode, Lease, OWN_COPY_LOOKS, OWN_COPY_PAUSE, Users, Written, inode_of,
 };
+use forebay_core::path::TreePath;
+use forebay_core::table::Change;
 use forebay_mover::{InUse, who_shows_in_proc, who_uses};
 use forebay_sys::{self as sys, Openers, Sys};
 use parking_lot::Mutex;
@@ -43,7 +45,7 @@ impl<V> FileMap<V> for ByInode<V> {
 
 /// Grants of PFS files in place.
 pub struct InPlace {
-    grants: Mutex<Grants<ByInode<Grant>, ByInode<Timestamp>>>,
+    grants: Mutex<Grants<ByInode<Grant>, ByInode<Written>>>,
     /// Times are since then.
     start: Instant,
 }
@@ -84,6 +86,22 @@ impl InPlace {
     /// May a client of this bridge have written to the file with these attributes in place?
     pub fn was_written(&self, file: &Attr) -> bool {
         self.grants.lock().was_written(file)
+    }
+
+    /// Files of the PFS that this batch keeps from view, and that clients may have written to.
+    pub fn hidden_by(&self, batch: &[Change]) -> Vec<TreePath> {
+        let grants = self.grants.lock();
+        grants.hidden_by(batch).into_iter().cloned().collect()
+    }
+
+    /// Notes what the writers of a file have left, if nobody has it open. It may block.
+    pub fn settle(&self, file: OwnedFd, is_network: bool) {
+        let Ok(Some(left)) = self.unless_held(file, is_network) else {
+            return;
+        };
+        if let Ok(attr) = sys::stat(left.file.as_fd(), b"") {
+            self.grants.lock().settle(&attr, left.since);
+        }
     }
 
     /// Notes that a client is about to get this descriptor, perhaps to write to it.

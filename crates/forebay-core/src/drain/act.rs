@@ -160,8 +160,9 @@ pub struct Naming {
 /// What became of a copy that was to get its names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Named {
-    /// It has them: it was seen there, after its contents had been verified.
-    Whole,
+    /// It has them: it was seen there, after its contents had been verified. What it is known by from then on: a name changes
+    /// its change time.
+    Whole(Identity),
     /// It may have none or some of them. Others have put something else under its temporary name, or have taken it away from there,
     /// or something else was under its final name when it should have been there.
     Supplanted,

@@ -55,6 +55,8 @@ pub struct Work {
     is_long: bool,
     /// Others have changed what it relied on: it decides while nobody else commits.
     needs_turn: bool,
+    /// It is committed, and what it keeps from view is looked at.
+    is_settling: bool,
     /// Its end, which waits for a sync point.
     ending: Option<Box<(Finish, AfterSync)>>,
 }
@@ -119,6 +121,7 @@ impl Work {
             opened: None,
             is_long: false,
             needs_turn: false,
+            is_settling: false,
             ending: None,
         }))
     }
@@ -385,6 +388,11 @@ impl Work {
                         server.objects.settle(made);
                     }
                 }
+                let hidden = server.in_place.hidden_by(&changes);
+                if !hidden.is_empty() {
+                    self.is_settling = true;
+                    return Some(Stand::Blocks(Task::Settle(hidden)));
+                }
             }
             Err(e) => self.pending.fails(not_written(server, &e)),
         }
@@ -442,6 +450,7 @@ impl Work {
                 self.made.push(made);
             }
             Outcome::Held(lower) => self.pending.held_in_place(lower),
+            Outcome::Settled => self.is_settling = false,
         }
     }
 
@@ -453,8 +462,11 @@ impl Work {
         }
     }
 
-    /// Ends the request with EAGAIN: the queue for its task is full.
+    /// Ends the request with EAGAIN: the queue for its task is full. What is committed already goes on without it.
     pub fn gives_up(&mut self, _: &ServerHandle) {
+        if std::mem::take(&mut self.is_settling) {
+            return;
+        }
         // What is left of it takes no time.
         self.is_long = false;
         self.pending.fails(Failure::Errno(libc::EAGAIN));
@@ -614,6 +626,7 @@ mod tests {
             opened: Some(Box::new((GrantTarget::Object(object(1)), before))),
             is_long: false,
             needs_turn: false,
+            is_settling: false,
             ending: None,
         };
         let passed = work.descriptor(&GrantTarget::Object(object(2))).unwrap();

@@ -37,6 +37,9 @@ pub enum Task {
         /// The announced name of a link.
         link: Option<ObjectName>,
     },
+    /// Clients may have written in place to these files of the PFS, which are kept from view now. Where nobody has one open any
+    /// more, what others make of it later is told from what clients have made.
+    Settle(Vec<TreePath>),
 }
 
 /// The outcome of a task.
@@ -55,6 +58,8 @@ pub enum Outcome {
     Copied(Made, CopyOf),
     /// It was not copied: somebody has it open, or the storage can't keep all of it.
     Held(TreePath),
+    /// What clients have left is known, as far as it can be.
+    Settled,
 }
 
 /// The original of a copy.
@@ -156,6 +161,15 @@ impl Task {
                 },
                 _ => Outcome::Made(make(server, spec, *open)),
             },
+            Task::Settle(places) => {
+                for place in places {
+                    let opened = server.lower.open(place, libc::O_RDONLY | libc::O_NONBLOCK);
+                    if let Ok(file) = opened {
+                        server.in_place.settle(file, server.lower.may_wait());
+                    }
+                }
+                Outcome::Settled
+            }
         })
     }
 }

@@ -4,8 +4,8 @@
 use super::node::Node;
 use super::pfs::Pfs;
 use forebay_core::bridge::Mutation;
-use forebay_core::facts::{Attr, Timestamp};
-use forebay_core::in_place::{Grant, Grants, Inode, Lease, Users, inode_of};
+use forebay_core::facts::Attr;
+use forebay_core::in_place::{Grant, Grants, Inode, Lease, Users, Written, inode_of};
 use forebay_core::path::TreePath;
 use forebay_core::record::ObjectName;
 use forebay_core::table::Change;
@@ -32,7 +32,7 @@ pub(super) struct InPlace {
     open: BTreeMap<u64, Open>,
     /// Files that were granted in place, by what users know them by. It survives a death here. A real bridge forgets it: then its
     /// drain takes such a write for a change by others, leaves the file and lists it.
-    grants: Grants<BTreeMap<Inode, Grant>, BTreeMap<Inode, Timestamp>>,
+    grants: Grants<BTreeMap<Inode, Grant>, BTreeMap<Inode, Written>>,
 }
 
 /// An object made for a request that is a copy of a file of the PFS.
@@ -143,6 +143,24 @@ impl Node {
     pub(super) fn close(&mut self, fd: u64) {
         if self.in_place.open.remove(&fd).is_none() {
             self.disk.close(fd);
+        }
+    }
+
+    /// Notes what the writers of files that this batch keeps from view have left, where nobody has them open.
+    pub(super) fn settle_hidden(&mut self, batch: &[Change]) {
+        let pfs = self.lower.borrow();
+        let in_place = &mut self.in_place;
+        let hidden: Vec<TreePath> = in_place
+            .grants
+            .hidden_by(batch)
+            .into_iter()
+            .cloned()
+            .collect();
+        for place in hidden {
+            let is_free = in_place.lease(pfs.number(&place)) == Lease::Given;
+            if let Some(attr) = pfs.attr(&place).filter(|_| is_free) {
+                in_place.grants.settle(&attr, in_place.grants.count());
+            }
         }
     }
 

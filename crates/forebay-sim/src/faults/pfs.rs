@@ -542,7 +542,8 @@ impl Pfs {
             }
             self.change(names);
         }
-        Ok(Named::Whole)
+        let named = naming.names.first().and_then(|name| self.attr(&name.path));
+        Ok(Named::Whole(Identity::of(&named.unwrap_or_default())))
     }
 
     /// Does somebody else own this directory, who has not been decided about?

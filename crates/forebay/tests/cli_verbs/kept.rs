@@ -11,9 +11,9 @@ fn outside(stage: &Stage, script: &str) {
 }
 
 const MADE: &str = "cd pfs; mkdir -p d/e; for f in edited same removed renamed replaced d/edited d/e/same; do echo $f > $f; done; ln edited linked";
-const EDITS: &str = "echo new > edited; echo new > d/edited; echo new > d/added; echo new > d/e/added; rm removed; mv renamed moved; echo new > other; mv other replaced";
-const SHOWN: &str = "cd pfs; cat edited same replaced d/edited d/added d/e/added d/e/same moved linked; ! cat removed renamed 2>&-; ls d d/e";
-const SHOULD: &str = "new\nsame\nnew\nnew\nnew\nnew\nd/e/same\nrenamed\nnew\nd:\nadded\ne\nedited\n\nd/e:\nadded\nsame\n";
+const EDITS: &str = "echo new > edited; echo new > d/edited; echo new > d/added; echo new > d/e/added; rm removed; mv renamed moved; echo new > other; mv other replaced; chmod 600 d/e/same";
+const SHOWN: &str = "cd pfs; cat edited same replaced d/edited d/added d/e/added d/e/same moved linked; ! cat removed renamed 2>&-; ls d d/e; stat -c %a d/e/same";
+const SHOULD: &str = "new\nsame\nnew\nnew\nnew\nnew\nd/e/same\nrenamed\nnew\nd:\nadded\ne\nedited\n\nd/e:\nadded\nsame\n600\n";
 
 #[track_caller]
 fn shows_what_is_there(stage: &Stage) {

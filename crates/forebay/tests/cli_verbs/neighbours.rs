@@ -774,6 +774,29 @@ fn of_a_file_with_several_names_the_one_that_others_have_taken_is_hinted() {
     assert_eq!(tree(&scene.pfs)["m"], "ours\n");
 }
 
+/// A file that somebody reads is written in place.
+#[test]
+fn what_others_make_of_a_file_that_was_written_in_place_and_removed_is_not_lost() {
+    for (outside, code) in [("echo theirs >> f", 75), ("true", 0)] {
+        let scene = Scene::new();
+        let bridge = ["up", "--buffer", scene.root()];
+        scene.stage.say(&bridge).ends_with(0);
+        scene.inside("exec 3< f; echo more >> f; exec 3<&-; rm f");
+        let on_pfs = tree(&scene.pfs)["f"].clone();
+        assert_eq!(on_pfs, "first\nmore\n", "it was not written in place");
+        scene.outside(outside);
+        let (ended, said) = scene.drain(&[]);
+        assert_eq!(ended, code, "{outside}: {said}");
+        let now = tree(&scene.pfs);
+        match code {
+            75 => assert_eq!(now["f"], "first\nmore\ntheirs\n"),
+            _ => assert!(!now.contains_key("f"), "{now:?}"),
+        }
+        let end = ["down", "--no-drain", "--buffer", scene.root()];
+        scene.stage.say(&end).ends_with(0);
+    }
+}
+
 #[test]
 fn their_side_of_a_renamed_file_leaves_it_where_others_have_changed_it() {
     let scene = Scene::new();

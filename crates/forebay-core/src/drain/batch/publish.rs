@@ -163,7 +163,7 @@ impl CopyBatch {
                 sheet.note_unsynced(path);
             }
             match did {
-                Ok(Named::Whole) => {}
+                Ok(Named::Whole(now)) => candidate.copy = now,
                 Ok(Named::Supplanted) => *fate = CopyFate::Supplanted,
                 // It may have some of its names, whatever has failed after that.
                 Err(trouble) => *fate = CopyFate::Unclear(trouble),
@@ -293,7 +293,7 @@ fn cleared(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{BridgeId, Kind, PathRecord, Token};
+    use crate::record::{BridgeId, Kind, PathRecord};
 
     #[test]
     fn each_name_is_judged_and_only_what_our_programs_write_to_may_go_on_changing() {
@@ -306,19 +306,8 @@ mod tests {
         let before = [at(1, 5), at(2, 5), at(3, 5)];
         let record = PathRecord {
             version: 1,
-            kind: Kind::File,
-            object: ObjectName::default(),
-            owner: BridgeId(1),
             ino: 9,
-            copy_of: 0,
-            origin: None,
-            hides: None,
-            replaces: None,
-            arriving: None,
-            token: Token::default(),
-            drained: None,
-            transit: None,
-            segments: Vec::new(),
+            ..PathRecord::new(Kind::File, ObjectName::default(), BridgeId(1))
         };
         let suspects = [0, 2].map(|nth| Suspect {
             nth,

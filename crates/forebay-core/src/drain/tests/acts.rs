@@ -218,7 +218,12 @@ impl World {
             self.dressed.remove(path);
         }
         self.pfs.remove(temporary);
-        self.answer("rename", before, Named::Whole)
+        let named = naming
+            .names
+            .last()
+            .and_then(|name| self.lower_attr(&name.path));
+        let named = Named::Whole(Identity::of(&named.unwrap_or_default()));
+        self.answer("rename", before, named)
     }
 
     /// Carries an act out.
