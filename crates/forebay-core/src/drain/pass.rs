@@ -297,8 +297,12 @@ impl Drain {
             })?,
             Round::ClearAgain => {
                 self.sheet.has_settled = true;
-                let is_due = |record: &PathRecord| record.kind == Kind::Whiteout;
-                self.begin_move(facts, |record| is_due(record).then_some(What::Clear))?;
+                let with_contents = self.sheet.clears_contents_again;
+                self.begin_move(facts, |record| {
+                    let is_due = record.kind == Kind::Whiteout
+                        || with_contents && record.hides.is_some() && has_contents(record);
+                    is_due.then_some(What::Clear)
+                })?;
             }
             Round::Contents => return self.begin_contents(facts),
             Round::Tidy => self.tidy(facts),

@@ -278,8 +278,8 @@ pub(super) fn has_to_leave(
     Ok((!in_place).then(|| (from.clone(), to)))
 }
 
-/// Is this PFS path, or one above it, the place of something else? Then what is there has to leave before that can come. If it
-/// only has to go, it can be taken away later as well.
+/// Is this PFS path, or one above it, the place of something else that comes before all that was renamed has its final name? Then
+/// what is there has to leave before. If it only has to go, or contents are to come, which do so later, it can stay.
 pub(super) fn is_wanted(
     facts: &dyn DrainFacts,
     lower: &TreePath,
@@ -292,8 +292,9 @@ pub(super) fn is_wanted(
                 continue;
             }
             let record = facts.record(&speaker.path)?;
-            let wants =
-                |r: PathRecord| r.kind != Kind::Whiteout && !hides_itself(&speaker.path, &r);
+            let wants = |r: PathRecord| {
+                matches!(r.kind, Kind::Dir | Kind::Moved) && !hides_itself(&speaker.path, &r)
+            };
             if record.is_some_and(|r| r.hides.as_ref() == Some(&at) && wants(r)) {
                 return Ok(true);
             }

@@ -57,6 +57,25 @@ fn what_is_renamed_in_an_own_directory_needs_no_name_in_the_root_of_the_pfs() {
 }
 
 #[test]
+fn what_is_renamed_to_make_room_for_something_new_needs_no_name_in_the_root_of_the_pfs() {
+    as_root!();
+    let stage = Stage::new();
+    let before = "mkdir d; for f in log log.1 log.2 d/x d/y; do echo $f > $f; done";
+    // A rotation, and a directory that makes room for a file.
+    let script = "mv log.1 log.2; mv log log.1; echo new > log; mv d/x x; rm -r d; echo new > d";
+    run(&stage, 0o755, before, &[], script).ends_with(0);
+    let after = [
+        "w",
+        "w/d new",
+        "w/log new",
+        "w/log.1 log",
+        "w/log.2 log.1",
+        "w/x d/x",
+    ];
+    assert_eq!(names(&stage), after);
+}
+
+#[test]
 fn what_others_own_goes_from_its_place_only_to_its_new_name() {
     as_root!();
     // In a directory in which everybody may make names, nobody could take it away again.

@@ -5,8 +5,9 @@ use crate::bridge::ReadSet;
 use crate::drain::drain_facts::DrainFacts;
 use crate::drain::reserved_names::waiting_path;
 use crate::drain::rules::{
-    OURS, all_speakers, has_to_leave, hides_itself, holds_something_hidden, holds_something_moved,
-    is_carried, is_replaced, is_wanted, obstacle, read, speakers_of, unsettled,
+    OURS, all_speakers, has_contents, has_to_leave, hides_itself, holds_something_hidden,
+    holds_something_moved, is_carried, is_replaced, is_wanted, obstacle, read, speakers_of,
+    unsettled,
 };
 use crate::drain::sheet::{Reason, Sheet};
 use crate::facts::Outcome;
@@ -235,8 +236,10 @@ impl Move {
         if is_carried(facts, &target, &mut self.reads)? {
             self.state = State::Wait;
         } else if holds_something_moved(facts, &target, &mut self.reads)? {
-            if self.marked[0].1.kind == Kind::Whiteout && !sheet.has_settled {
+            let record = &self.marked[0].1;
+            if !sheet.has_settled && (record.kind == Kind::Whiteout || has_contents(record)) {
                 // It is cleared again when that has its final name.
+                sheet.clears_contents_again |= has_contents(record);
                 self.state = State::End;
                 return Ok(());
             }

@@ -139,7 +139,7 @@ fn a_stranger_at_the_old_place_of_what_was_pulled_aside_is_not_taken_for_it() {
     };
     world.create(&p("n"), Node::Dir);
     world.rename(&p("a"), &p("n/b"));
-    world.create(&p("a"), Node::File(2));
+    world.create(&p("a"), Node::Dir);
     let mut view = world.view();
     drive_while(&mut Drain::new(terms(1)), &mut world, |_, act| {
         !matches!(act, Act::Rename { .. })
