@@ -30,7 +30,7 @@ test_packages=(
     nodejs
     chromium fonts-dejavu-core
     # Part of an ordinary system, but not of small images.
-    e2fsprogs mount procps
+    e2fsprogs xfsprogs mount procps
 )
 
 say() { printf 'setup: %s\n' "$*"; }

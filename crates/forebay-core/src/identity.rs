@@ -54,6 +54,26 @@ impl Identity {
         Self::new(attr, false)
     }
 
+    /// Of a copy that had these attributes before it got its name, and has those `now`. A name changes the change time. That is not
+    /// known where a client may go on showing the one before, as far as this says (`shows_at_once`: it never does), nor of a
+    /// copy with several names.
+    pub fn of_named(before: &Attr, now: &Attr, shows_at_once: bool) -> Self {
+        let is_shown = shows_at_once || now.ctime != before.ctime;
+        Self::new(now, is_shown && now.nlink <= 1)
+    }
+
+    /// Without the change time, if it is no directory.
+    pub(crate) fn without_ctime(self) -> Self {
+        let kept = match self.state & IS_DIR {
+            0 => !BELOW_BODY | PASSING | SHARED,
+            _ => u64::MAX,
+        };
+        Identity {
+            state: self.state & kept,
+            ..self
+        }
+    }
+
     /// Of a directory, with its birth: another one may get its number when it is gone. What is in it is not known.
     pub fn of_dir(attr: &Attr) -> Self {
         let born = match attr.btime == Timestamp::default() {
@@ -136,7 +156,7 @@ impl Identity {
             let Some(entry) = entry.filter(|e| e.is_lasting()) else {
                 return self;
             };
-            if entry.state & LEAVING == 0 {
+            if !entry.is_leaving() {
                 (places, contents) = sum((places, contents), entry.share(name));
                 flags |= entry.state & SHARED;
             }
@@ -161,7 +181,7 @@ impl Identity {
         if !entry.is_lasting() {
             return self.without_contents();
         }
-        if entry.state & LEAVING != 0 {
+        if entry.is_leaving() {
             return self;
         }
         let share = path.fold(entry.share(name), lifted);
@@ -191,6 +211,11 @@ impl Identity {
             state: self.state | LEAVING,
             ..self
         }
+    }
+
+    /// Was it renamed in the buffer ([`Identity::leaving`])?
+    pub(crate) fn is_leaving(self) -> bool {
+        self.state & LEAVING != 0
     }
 
     /// Of something that was to leave, and stays.
@@ -229,7 +254,7 @@ impl Identity {
 
     /// Is it known well enough to be told again, or leaves it anyway?
     fn is_lasting(self) -> bool {
-        self.state & LEAVING != 0
+        self.is_leaving()
             || self.state & DOUBTFUL == 0 && (self.state & IS_DIR == 0 || self.has_contents())
     }
 
@@ -247,7 +272,7 @@ impl Identity {
 
     /// Do programs change it in other ways than under its own name?
     fn may_change(self, now: &Attr) -> bool {
-        self.state & LEAVING != 0 || self.state & SHARED != 0 && now.nlink > 1
+        self.is_leaving() || self.state & SHARED != 0 && now.nlink > 1
     }
 
     /// Is it this inode, whatever has become of it?
@@ -422,6 +447,33 @@ mod tests {
         assert!(known.is(&named));
         named.mtime.sec += 1;
         assert!(!known.is(&named));
+    }
+
+    #[test]
+    fn a_copy_with_its_name_is_known_by_the_change_time_where_that_is_shown() {
+        let mut named = file();
+        named.ctime.sec += 1;
+        let mut changed = named;
+        changed.ctime.sec += 1;
+        let known = |before: &Attr, now: &Attr, at_once| {
+            let known = Identity::of_named(before, now, at_once);
+            assert!(known.is(now));
+            assert_eq!(known.without_ctime(), Identity::of_copy(now));
+            known
+        };
+        assert!(!known(&file(), &named, false).is(&changed));
+        assert!(!known(&named, &named, true).is(&changed));
+        let late = known(&named, &named, false);
+        assert!(late.is(&changed), "it may be shown later");
+        // Of one with two names a change of size is seen, unlike [`Identity::of`].
+        let mut two = named;
+        two.nlink = 2;
+        let both = known(&file(), &two, true);
+        assert!(both.is(&changed));
+        changed.size += 1;
+        assert!(!both.is(&changed));
+        let dir = Identity::of(&dir()).with_contents([]);
+        assert_eq!(dir.without_ctime(), dir);
     }
 
     #[test]

@@ -49,7 +49,12 @@ pub(crate) struct Held {
 
 impl Held {
     /// Of a file, link or node that was made just now, in this directory.
-    pub(crate) fn new(copy: &Copy, dir: Arc<OwnedFd>, file: std::fs::File) -> Work<Self> {
+    pub(crate) fn new(
+        copy: &Copy,
+        dir: Arc<OwnedFd>,
+        file: std::fs::File,
+        lower: &Lower,
+    ) -> Work<Self> {
         let made = sys::stat(file.as_fd(), b"").during("stat")?;
         Ok(Held {
             object: copy.object,
@@ -57,7 +62,7 @@ impl Held {
             dir,
             name: copy.temporary.path.name().to_vec(),
             file,
-            ours: Ours::new(&made),
+            ours: Ours::new(&made, !lower.may_wait()),
             written: None,
         })
     }
@@ -253,9 +258,7 @@ impl Pass<'_> {
 
     /// All names: the first by a rename of the copy, the others by hard links.
     fn name(&self, held: &mut Held, names: &[Name]) -> Work<Named> {
-        let Some((first, others)) = names.split_first() else {
-            return missing();
-        };
+        let (first, others) = names.split_first().expect("a copy has a name to get");
         assert_eq!(
             held.path.parent(),
             first.path.parent(),
@@ -263,7 +266,7 @@ impl Pass<'_> {
         );
         let mut named = pfs::give_name(held.dir.as_fd(), &held.name, first, &mut held.ours)?;
         for name in others {
-            if named != Named::Supplanted {
+            if named.is_whole() {
                 named = further_name(self.ground.lower, held, name)?;
             }
         }
@@ -421,7 +424,7 @@ mod tests {
             path: path("temp"),
             dir: dir.clone(),
             name: b"temp".to_vec(),
-            ours: Ours::new(&sys::stat(lower.root(), first.as_bytes()).unwrap()),
+            ours: Ours::new(&sys::stat(lower.root(), first.as_bytes()).unwrap(), true),
             file: sys::open(lower.root(), first.as_bytes(), flags, 0)
                 .unwrap()
                 .into(),
@@ -433,7 +436,7 @@ mod tests {
         fs::rename(at("theirs"), at("ours")).unwrap();
         let named = further_name(&lower, &mut ours, &name("d/second"));
         let second = sys::stat(lower.root(), b"d/second").unwrap();
-        assert_eq!(named, Ok(Named::Whole(Identity::of(&second))));
+        assert_eq!(named, Ok(Named::Whole(Identity::of_copy(&second))));
         assert_eq!(fs::read_to_string(at("d/second")).unwrap(), "ours");
         let mut link = held("link", libc::O_PATH | libc::O_NOFOLLOW);
         further_name(&lower, &mut link, &name("d/link")).unwrap();

@@ -54,7 +54,7 @@ impl Pass<'_> {
             let Some(file) = or_supplanted(self.make_other(copy, &attr, dir.as_fd(), temp))? else {
                 return Ok(Copied::Supplanted);
             };
-            let held = held.insert(Held::new(copy, dir, file.into())?);
+            let held = held.insert(Held::new(copy, dir, file.into(), self.ground.lower)?);
             self.dress_by_path(copy.object, copy.kind, held.file.as_fd(), &attr)?;
             let made = sys::stat(held.file.as_fd(), b"").during("stat")?;
             return Ok(Copied::Whole {
@@ -85,7 +85,7 @@ impl Pass<'_> {
         let Some(file) = or_supplanted(file)? else {
             return Ok(Copied::Supplanted);
         };
-        let held = held.insert(Held::new(copy, dir, file.into())?);
+        let held = held.insert(Held::new(copy, dir, file.into(), self.ground.lower)?);
         let target = &held.file;
         let outcome = (|| {
             let copied = self.copy_data(&source, target, &attr, buffer)?;

@@ -137,14 +137,17 @@ pub(crate) fn inode_of(attr: &Attr) -> Inode {
 pub(crate) struct Ours {
     copy: Inode,
     replaced: Vec<Identity>,
+    /// A client of this file system shows each change time at once.
+    shows_at_once: bool,
 }
 
 impl Ours {
     /// Of a copy that is held open.
-    pub(crate) fn new(copy: &Attr) -> Self {
+    pub(crate) fn new(copy: &Attr, shows_at_once: bool) -> Self {
         Ours {
             copy: inode_of(copy),
             replaced: Vec::new(),
+            shows_at_once,
         }
     }
 
@@ -195,9 +198,9 @@ fn give_name_after(
     meanwhile: impl FnOnce(),
 ) -> Work<Named> {
     let to = name.path.name();
-    if ours.at(dir, copy)?.is_none() {
+    let Some(before) = ours.at(dir, copy)? else {
         return Ok(Named::Supplanted);
-    }
+    };
     let found = match name.replaces.map(|_| sys::stat(dir, to)) {
         None | Some(Err(Errno::NOENT)) => None,
         Some(found) => Some(found.during("stat")?),
@@ -209,8 +212,8 @@ fn give_name_after(
     // What others have put under the temporary name since then comes to the final one by this, and stays there.
     let has_arrived = |ours: &Ours| {
         let there = ours.at(dir, to)?;
-        Ok(there.map_or(Named::Supplanted, |there| {
-            Named::Whole(Identity::of(&there))
+        Ok(there.map_or(Named::Supplanted, |now| {
+            Named::Whole(Identity::of_named(&before, &now, ours.shows_at_once))
         }))
     };
     let Some(found) = found else {
@@ -232,7 +235,7 @@ fn give_name_after(
         Err(e) => return Err(e).during("rename"),
     }
     let named = has_arrived(ours)?;
-    let is_whole = named != Named::Supplanted;
+    let is_whole = named.is_whole();
     let is_found = |back: Attr| Identity::of_copy(&back) == Identity::of_copy(&found);
     match sys::stat(dir, copy) {
         Ok(back) if is_found(back) && is_whole => {
@@ -314,10 +317,10 @@ mod tests {
         let give = |replaces| {
             fs::write(at("copy"), "ours").unwrap();
             let path = path.clone();
-            let mut ours = Ours::new(&sys::stat(dir.as_fd(), b"copy").unwrap());
+            let mut ours = Ours::new(&sys::stat(dir.as_fd(), b"copy").unwrap(), true);
             let name = Name { path, replaces };
             let gave = give_name(dir.as_fd(), b"copy", &name, &mut ours);
-            let is_whole = gave.map(|named| named != Named::Supplanted);
+            let is_whole = gave.map(Named::is_whole);
             let errno = is_whole.map_err(|trouble| trouble.errno);
             (errno, fs::read_to_string(at("name")).unwrap())
         };
@@ -356,7 +359,7 @@ mod tests {
             fs::write(folder.path().join("copy"), "ours").unwrap();
             fs::write(folder.path().join("theirs"), "theirs").unwrap();
             Copied {
-                ours: Ours::new(&sys::stat(dir.as_fd(), b"copy").unwrap()),
+                ours: Ours::new(&sys::stat(dir.as_fd(), b"copy").unwrap(), true),
                 _copy: fs::File::open(folder.path().join("copy")).unwrap(),
                 folder,
                 dir,
@@ -427,7 +430,7 @@ mod tests {
         // Nothing was there. What has come by the rename stays.
         let at = Copied::new();
         let name = at.name();
-        let mut ours = Ours::new(&sys::stat(at.dir.as_fd(), b"copy").unwrap());
+        let mut ours = Ours::new(&sys::stat(at.dir.as_fd(), b"copy").unwrap(), true);
         let swap = || at.exchange("theirs", "copy");
         let named = give_name_after(at.dir.as_fd(), b"copy", &name, &mut ours, swap);
         assert_eq!(named, Ok(Named::Supplanted));
@@ -437,7 +440,7 @@ mod tests {
         let at = Copied::new();
         fs::write(at.folder.path().join("name"), "before").unwrap();
         let name = at.name();
-        let mut ours = Ours::new(&sys::stat(at.dir.as_fd(), b"copy").unwrap());
+        let mut ours = Ours::new(&sys::stat(at.dir.as_fd(), b"copy").unwrap(), true);
         let swap = || at.exchange("theirs", "copy");
         let named = give_name_after(at.dir.as_fd(), b"copy", &name, &mut ours, swap);
         assert_eq!(named, Ok(Named::Supplanted));

@@ -32,7 +32,7 @@ impl DrainFacts for ServerHandle {
     }
 
     fn is_written_in_place(&self, file: &Attr) -> bool {
-        self.in_place.was_written(file)
+        self.in_place.may_have_made(file)
     }
 
     fn page(

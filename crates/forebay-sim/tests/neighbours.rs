@@ -34,7 +34,7 @@ const BUGS: [(Mutation, &str); 11] = [
     (Mutation::ReplacesWhatOthersChanged, DESTROYED),
     (
         Mutation::ClearsWithoutRemoving,
-        "what others have made does not stay under a name of a drain",
+        "where nobody is in its way a drain brings everything",
     ),
     (
         Mutation::SpeakersKeepOldPaths,

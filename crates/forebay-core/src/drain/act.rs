@@ -168,6 +168,13 @@ pub enum Named {
     Supplanted,
 }
 
+impl Named {
+    /// Has it all its names?
+    pub fn is_whole(self) -> bool {
+        matches!(self, Named::Whole(_))
+    }
+}
+
 /// A name on the PFS that a copy gets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Name {

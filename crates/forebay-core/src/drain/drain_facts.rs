@@ -69,7 +69,7 @@ pub trait DrainFacts {
     /// All named values of this bridge whose name begins with `prefix`.
     fn notes(&self, prefix: &[u8]) -> Outcome<Vec<KeyValue>>;
 
-    /// NextAct version number for records.
+    /// The next version number for records.
     fn next_version(&self) -> u64;
 
     /// This bridge.
@@ -78,8 +78,8 @@ pub trait DrainFacts {
     /// Is this bridge home of the path?
     fn is_home(&self, path: &TreePath) -> bool;
 
-    /// May a program of this bridge have written to this file of the PFS in place, through a descriptor that it has had since
-    /// before it was hidden?
+    /// Can programs of this bridge have made this file of the PFS what these attributes tell, by writing to it in place
+    /// ([`crate::in_place::WrittenInPlace::may_have_made`])?
     fn is_written_in_place(&self, _file: &Attr) -> bool {
         false
     }

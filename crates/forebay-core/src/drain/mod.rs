@@ -32,13 +32,13 @@
 //!
 //! 0. Ends the transit of records that an earlier pass has left ([`Drain::resume`]), decides what somebody has chosen about
 //!    changes of others ([`SideChoice`]), and sweeps temporary names.
-//! 1. What was renamed goes to its final name, if that is free, or gets free by that. What is then in the place of something else
-//!    goes to a waiting name, what lies deepest first (*evacuate*).
-//!    What waits already, although nothing speaks of it any more, goes.
-//! 2. What is hidden goes away (*clear*). No round can destroy what a later one needs: swaps, chains and a
-//!    file in place of a directory need no special case.
-//! 3. All other renamed things take their final names and directories come into being, parents first. Then what is hidden and held
-//!    some of that goes away as well.
+//! 1. What was renamed goes to its final name, if that is free, or gets free by that. What still lies where a directory or
+//!    something else renamed is to come goes to a waiting name, what lies deepest first (*evacuate*). Waiting things that no
+//!    record speaks of go.
+//! 2. What is hidden goes away (*clear*), unless something renamed still lies in it. So no round destroys what a later one needs:
+//!    swaps and chains need no special case.
+//! 3. All other renamed things take their final names and directories come into being, parents first. Then what step 2 has passed
+//!    over goes away.
 //! 4. Contents are copied, verified and named. Where a temporary name may be left, it is looked for.
 //! 5. Changed directories are synced, and then get their attributes, children first. What was made in a backing
 //!    directory past the buffer is noted: such a directory stays dirty.

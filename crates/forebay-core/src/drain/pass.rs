@@ -269,14 +269,14 @@ impl Drain {
             return Ok(true);
         }
         if self.is_left_out() {
-            self.advance(self.round.after());
+            self.advance();
             return Ok(true);
         }
         match self.round {
             Round::Resume => self.begin_resume(facts)?,
             Round::Choose => match self.choices.pop() {
                 Some(choice) => self.start(Choose::new(choice)),
-                None => self.advance(Round::Sweep),
+                None => self.advance(),
             },
             Round::Sweep => self.begin_sweep(facts)?,
             Round::SweepAgain => {
@@ -297,10 +297,10 @@ impl Drain {
             })?,
             Round::ClearAgain => {
                 self.sheet.has_settled = true;
-                let with_contents = self.sheet.clears_contents_again;
+                let with_files = self.sheet.clears_files_again;
                 self.begin_move(facts, |record| {
                     let is_due = record.kind == Kind::Whiteout
-                        || with_contents && record.hides.is_some() && has_contents(record);
+                        || with_files && record.hides.is_some() && has_contents(record);
                     is_due.then_some(What::Clear)
                 })?;
             }
@@ -308,7 +308,7 @@ impl Drain {
             Round::Tidy => self.tidy(facts),
             Round::Sync => match self.sheet.take_unsynced(true) {
                 Some(dirs) => self.start(SyncDirs::new(dirs)),
-                None => self.advance(Round::Dress),
+                None => self.advance(),
             },
             Round::Dress => self.begin_page(facts, Order::ChildrenFirst, |page| {
                 Box::new(Dress::new(page))
@@ -325,19 +325,19 @@ impl Drain {
                     self.has_begun = true;
                     self.start(Release::new(ReleaseWalk::Contents, entries));
                 }
-                Errand::Release(_) => self.advance(Round::ReleasePassing),
+                Errand::Release(_) => self.advance(),
                 _ => self.begin_release(facts, ReleaseWalk::Contents, Order::ParentsFirst)?,
             },
             Round::ReleasePassing => self.begin_passing(facts)?,
             Round::ReleasePlaces => match self.errand {
-                Errand::Release(_) => self.advance(Round::Judge),
+                Errand::Release(_) => self.advance(),
                 _ => self.begin_release(facts, ReleaseWalk::Places, Order::ChildrenFirst)?,
             },
             Round::Judge => {
                 if self.errand != Errand::Refresh {
                     self.judge(facts)?;
                 }
-                self.advance(Round::End);
+                self.advance();
             }
             Round::End => return Ok(false),
         }
@@ -353,12 +353,12 @@ impl Drain {
             return self.start(WorkplaceSweep::new(dirs, sweeper(facts)));
         }
         if workplaces.has_leftovers() && !is_sure {
-            return self.advance(Round::Sync);
+            return self.advance();
         }
         let found = std::mem::take(&mut self.found_notes);
         match workplaces.forget(&found) {
             Some(commit) => self.start(Once::commit(commit)),
-            None => self.advance(Round::Sync),
+            None => self.advance(),
         }
     }
 
@@ -372,7 +372,7 @@ impl Drain {
         is_stopped || keeps
     }
 
-    fn advance(&mut self, round: Round) {
+    fn advance(&mut self) {
         if self.round == Round::List {
             self.sheet.close_list();
         }
@@ -380,9 +380,9 @@ impl Drain {
             // What a stop leaves over is found when what is left is listed.
             self.sheet.tasks.clear();
         }
-        self.round = match (&self.errand, round) {
-            (Errand::Resume, _) => Round::End,
-            (_, round) => round,
+        self.round = match self.errand {
+            Errand::Resume => Round::End,
+            _ => self.round.after(),
         };
         self.walk_anew();
         self.has_begun = false;
@@ -397,7 +397,7 @@ impl Drain {
     /// A round that is one strand.
     fn once<S: Strand + 'static>(&mut self, strand: impl FnOnce() -> S) {
         if self.has_begun {
-            self.advance(self.round.after());
+            self.advance();
         } else {
             self.has_begun = true;
             self.start(strand());
@@ -442,14 +442,14 @@ impl Drain {
                 self.cursor = Some(path.clone());
                 self.start(Resume::new(path));
             }
-            None => self.advance(Round::Choose),
+            None => self.advance(),
         }
         Ok(())
     }
 
     fn begin_sweep(&mut self, facts: &dyn DrainFacts) -> Outcome<()> {
         if self.has_begun {
-            self.advance(Round::Evacuate);
+            self.advance();
             return Ok(());
         }
         let mut dirs = vec![TreePath::root()];
@@ -480,7 +480,7 @@ impl Drain {
                     self.walk_anew();
                     continue;
                 }
-                self.advance(Round::Orphans);
+                self.advance();
                 return Ok(());
             };
             self.cursor = Some(last.lower.clone());
@@ -511,7 +511,7 @@ impl Drain {
                     self.start(orphan);
                 }
             }
-            None => self.advance(Round::Clear),
+            None => self.advance(),
         }
         Ok(())
     }
@@ -527,7 +527,7 @@ impl Drain {
                 return Ok(());
             }
         }
-        self.advance(self.round.after());
+        self.advance();
         Ok(())
     }
 
@@ -561,7 +561,7 @@ impl Drain {
                 self.sheet.tasks.is_empty() || !may_begin,
                 "with nothing under way a batch can begin"
             );
-            self.advance(Round::Tidy);
+            self.advance();
             return Ok(true);
         }
         Ok(false)
@@ -581,7 +581,7 @@ impl Drain {
             }
         }
         if page.is_empty() {
-            self.advance(self.round.after());
+            self.advance();
         } else {
             self.start_boxed(strand(page));
         }
@@ -604,7 +604,7 @@ impl Drain {
             }
         }
         if entries.is_empty() {
-            self.advance(self.round.after());
+            self.advance();
         } else {
             let release = Release::new(walk, entries);
             self.start(match self.errand {
@@ -618,7 +618,7 @@ impl Drain {
     /// Those that only the bridge itself had open, once more after a pause.
     fn begin_passing(&mut self, facts: &dyn DrainFacts) -> Outcome<()> {
         if self.sheet.passing.is_empty() {
-            self.advance(Round::ReleasePlaces);
+            self.advance();
         } else if !std::mem::replace(&mut self.has_begun, true) {
             self.start(Once::new(Act::Pause));
         } else {

@@ -1,8 +1,19 @@
 //! The rounds of a pass, in their order.
 
-/// What a pass does one after the other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Round {
+/// Makes the enum, and `ORDER` with the same rounds in the same order.
+macro_rules! rounds {
+    ($($(#[$doc:meta])* $round:ident,)*) => {
+        /// What a pass does one after the other.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(super) enum Round {
+            $($(#[$doc])* $round,)*
+        }
+
+        const ORDER: &[Round] = &[$(Round::$round,)*];
+    };
+}
+
+rounds! {
     Resume,
     Choose,
     Sweep,
@@ -10,7 +21,7 @@ pub(super) enum Round {
     Orphans,
     Clear,
     Settle,
-    /// What something was still in that has its final name now.
+    /// What `Clear` has passed over because something renamed still lay in it.
     ClearAgain,
     SweepAgain,
     Contents,
@@ -27,40 +38,10 @@ pub(super) enum Round {
     End,
 }
 
-/// All of them, in their order.
-const ORDER: [Round; 20] = [
-    Round::Resume,
-    Round::Choose,
-    Round::Sweep,
-    Round::Evacuate,
-    Round::Orphans,
-    Round::Clear,
-    Round::Settle,
-    Round::ClearAgain,
-    Round::SweepAgain,
-    Round::Contents,
-    Round::Tidy,
-    Round::Sync,
-    Round::Dress,
-    Round::List,
-    Round::ReleaseDirs,
-    Round::ReleaseContents,
-    Round::ReleasePassing,
-    Round::ReleasePlaces,
-    Round::Judge,
-    Round::End,
-];
-
-const _: () = assert!(
-    ORDER.len() == Round::End as usize + 1,
-    "each round has its place"
-);
-
 impl Round {
     /// The one that comes next.
     pub(super) fn after(self) -> Round {
-        let place = ORDER.iter().position(|round| *round == self);
-        let next = place.and_then(|place| ORDER.get(place + 1));
+        let next = ORDER.get(self as usize + 1);
         next.copied().unwrap_or(Round::End)
     }
 

@@ -616,14 +616,25 @@ pub(super) fn relocated(
     }
     let mut labels = BTreeMap::new();
     for top in carried {
-        for (path, record) in facts.below(&top)? {
-            let dir = lower_dir(facts, &path.parent(), &mut ReadSet::default())?;
-            if dir.is_some_and(|dir| dir.is_within(from)) {
-                labels.insert(path, record.object);
-            }
-        }
+        labels.extend(labels_below(facts, &top, from)?);
     }
     Ok((updates, labels.into_iter().collect()))
+}
+
+/// The labels below `top` that name a directory of the PFS at or below `lower`.
+pub(super) fn labels_below(
+    facts: &dyn DrainFacts,
+    top: &TreePath,
+    lower: &TreePath,
+) -> Outcome<Labels> {
+    let mut labels = Labels::new();
+    for (path, record) in facts.below(top)? {
+        let dir = lower_dir(facts, &path.parent(), &mut ReadSet::default())?;
+        if dir.is_some_and(|dir| dir.is_within(lower)) {
+            labels.push((path, record.object));
+        }
+    }
+    Ok(labels)
 }
 
 #[cfg(test)]

@@ -159,8 +159,9 @@ pub(super) struct Sheet {
     pub(super) may_wait: bool,
     /// What was renamed has its final name, if it could get it.
     pub(super) has_settled: bool,
-    /// Something renamed was in the place of contents when what is hidden was to go.
-    pub(super) clears_contents_again: bool,
+    /// A file was passed over because something renamed still lay in what it replaces: files are looked at again. Otherwise they
+    /// are not, because each costs a call on the PFS.
+    pub(super) clears_files_again: bool,
     /// The walk under way.
     pub(super) walk: Walk,
     /// Files that only the bridge itself had open when they were to be released, with the number of tries.
@@ -206,7 +207,7 @@ impl Sheet {
             batches: 0,
             may_wait: false,
             has_settled: false,
-            clears_contents_again: false,
+            clears_files_again: false,
             walk: Walk::default(),
             passing: BTreeMap::new(),
         }

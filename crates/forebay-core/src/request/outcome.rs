@@ -200,6 +200,24 @@ impl Pending {
         }
     }
 
+    /// What it has committed keeps these files of the PFS from view, to which clients may have written in place.
+    pub fn hides_written(&mut self, files: Vec<TreePath>) {
+        if files.is_empty() {
+            return;
+        }
+        self.stage = match self.under_way() {
+            Stage::Over(Ok(answer)) => Stage::Hiding(Box::new((files, answer))),
+            stage => panic!("files are hidden in {stage:?}"),
+        };
+    }
+
+    /// There is no room for its effect now: EAGAIN. What is committed already has its answer.
+    pub fn gives_up(&mut self) {
+        if !matches!(self.stage, Stage::Over(Ok(_))) {
+            self.fails(Failure::Errno(libc::EAGAIN));
+        }
+    }
+
     /// The transaction layer has no room for a fetch or a commit now: a later step tries again.
     pub fn refused(&mut self) {
         let stage = self.under_way();

@@ -38,6 +38,8 @@ pub(super) enum Stage {
     Committing(Committing),
     /// What an answer grants is open.
     Open(Opening),
+    /// Nothing: it is committed, and what clients have left in these files is to be looked at.
+    Hiding(Box<(Vec<TreePath>, Answer)>),
     /// The decision is committed, or it ends for another reason.
     Over(Result<Answer, Failure>),
     /// It has been answered.
@@ -193,6 +195,11 @@ impl Pending {
                 self.stage = Stage::Open(open);
             }
             Stage::Announced(spec, link) => return self.make_now(spec, Some(link)),
+            Stage::Hiding(hiding) => {
+                let (files, answer) = *hiding;
+                self.stage = Stage::Over(Ok(answer));
+                return Effect::LookAtLeft(files);
+            }
             Stage::Over(outcome) => {
                 let outcome = self.planted(outcome, world);
                 return Effect::Finish(self.finish(outcome));

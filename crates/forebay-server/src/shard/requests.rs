@@ -270,7 +270,7 @@ impl Shard {
         if let (Some(mut work), Some(Parked { key, seq, .. })) =
             (work, self.parking.take(waker.ticket))
         {
-            work.gives_up(&self.server);
+            work.gives_up();
             self.advance(work, key, seq, true);
         }
     }
@@ -310,7 +310,7 @@ impl Shard {
             return;
         }
         self.server.log.limited(Cause::Limit, TOO_MANY_BELOW);
-        self.go_on(ticket, |work, server| work.gives_up(server));
+        self.go_on(ticket, |work, _| work.gives_up());
     }
 
     /// Goes on with a parked request, after what has happened was told to it.

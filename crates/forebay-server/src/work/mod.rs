@@ -55,8 +55,6 @@ pub struct Work {
     is_long: bool,
     /// Others have changed what it relied on: it decides while nobody else commits.
     needs_turn: bool,
-    /// It is committed, and what it keeps from view is looked at.
-    is_settling: bool,
     /// Its end, which waits for a sync point.
     ending: Option<Box<(Finish, AfterSync)>>,
 }
@@ -121,7 +119,6 @@ impl Work {
             opened: None,
             is_long: false,
             needs_turn: false,
-            is_settling: false,
             ending: None,
         }))
     }
@@ -259,6 +256,7 @@ impl Work {
                     self.pending.woken();
                 }
                 Effect::Pause => return Stand::Pauses,
+                Effect::LookAtLeft(files) => return Stand::Blocks(Task::LookAtLeft(files)),
                 Effect::Fetch(need) => {
                     let text = format!("a bridge that is alone needs {need:?}");
                     self.pending.fails(Failure::Fault(Fault::Mistake(text)));
@@ -389,10 +387,7 @@ impl Work {
                     }
                 }
                 let hidden = server.in_place.hidden_by(&changes);
-                if !hidden.is_empty() {
-                    self.is_settling = true;
-                    return Some(Stand::Blocks(Task::Settle(hidden)));
-                }
+                self.pending.hides_written(hidden);
             }
             Err(e) => self.pending.fails(not_written(server, &e)),
         }
@@ -450,7 +445,7 @@ impl Work {
                 self.made.push(made);
             }
             Outcome::Held(lower) => self.pending.held_in_place(lower),
-            Outcome::Settled => self.is_settling = false,
+            Outcome::LookedAtLeft => {}
         }
     }
 
@@ -462,14 +457,11 @@ impl Work {
         }
     }
 
-    /// Ends the request with EAGAIN: the queue for its task is full. What is committed already goes on without it.
-    pub fn gives_up(&mut self, _: &ServerHandle) {
-        if std::mem::take(&mut self.is_settling) {
-            return;
-        }
+    /// The queue for its task is full.
+    pub fn gives_up(&mut self) {
         // What is left of it takes no time.
         self.is_long = false;
-        self.pending.fails(Failure::Errno(libc::EAGAIN));
+        self.pending.gives_up();
     }
 
     /// Tells the request that the event it waited for has happened.
@@ -626,7 +618,6 @@ mod tests {
             opened: Some(Box::new((GrantTarget::Object(object(1)), before))),
             is_long: false,
             needs_turn: false,
-            is_settling: false,
             ending: None,
         };
         let passed = work.descriptor(&GrantTarget::Object(object(2))).unwrap();

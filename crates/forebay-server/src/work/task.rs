@@ -37,9 +37,8 @@ pub enum Task {
         /// The announced name of a link.
         link: Option<ObjectName>,
     },
-    /// Clients may have written in place to these files of the PFS, which are kept from view now. Where nobody has one open any
-    /// more, what others make of it later is told from what clients have made.
-    Settle(Vec<TreePath>),
+    /// Look at what clients have left in these files of the PFS, to which they may have written in place and which are hidden now.
+    LookAtLeft(Vec<TreePath>),
 }
 
 /// The outcome of a task.
@@ -59,7 +58,7 @@ pub enum Outcome {
     /// It was not copied: somebody has it open, or the storage can't keep all of it.
     Held(TreePath),
     /// What clients have left is known, as far as it can be.
-    Settled,
+    LookedAtLeft,
 }
 
 /// The original of a copy.
@@ -161,14 +160,15 @@ impl Task {
                 },
                 _ => Outcome::Made(make(server, spec, *open)),
             },
-            Task::Settle(places) => {
-                for place in places {
-                    let opened = server.lower.open(place, libc::O_RDONLY | libc::O_NONBLOCK);
+            Task::LookAtLeft(_) if on_lease == OnLease::GiveUp => return None,
+            Task::LookAtLeft(files) => {
+                for file in files {
+                    let opened = server.lower.open(file, libc::O_RDONLY | libc::O_NONBLOCK);
                     if let Ok(file) = opened {
-                        server.in_place.settle(file, server.lower.may_wait());
+                        server.in_place.look_at_left(&file);
                     }
                 }
-                Outcome::Settled
+                Outcome::LookedAtLeft
             }
         })
     }

@@ -21,6 +21,7 @@ pub enum Deed {
     WriteTimes,
     Grant,
     Commit,
+    LookAtLeft,
     Finish,
     /// One part of the records below a removed directory goes.
     Part,
@@ -30,7 +31,7 @@ pub enum Deed {
 
 impl Deed {
     /// All of them.
-    pub const ALL: [Deed; 15] = [
+    pub const ALL: [Deed; 16] = [
         Deed::TakeTurn,
         Deed::TakesLong,
         Deed::Look,
@@ -43,6 +44,7 @@ impl Deed {
         Deed::WriteTimes,
         Deed::Grant,
         Deed::Commit,
+        Deed::LookAtLeft,
         Deed::Finish,
         Deed::Part,
         Deed::Recover,
@@ -62,6 +64,7 @@ impl Deed {
             Effect::WriteTimes => Deed::WriteTimes,
             Effect::Grant(_) => Deed::Grant,
             Effect::Commit(_) => Deed::Commit,
+            Effect::LookAtLeft(_) => Deed::LookAtLeft,
             Effect::Finish(_) => Deed::Finish,
         }
     }

@@ -33,6 +33,7 @@ pub(super) struct InPlace {
     /// Files that were granted in place, by what users know them by. It survives a death here. A real bridge forgets it: then its
     /// drain takes such a write for a change by others, leaves the file and lists it.
     grants: Grants<BTreeMap<Inode, Grant>, BTreeMap<Inode, Written>>,
+    granted: BTreeMap<Inode, Attr>,
 }
 
 /// An object made for a request that is a copy of a file of the PFS.
@@ -50,6 +51,7 @@ impl Default for InPlace {
             is_on: false,
             open: BTreeMap::new(),
             grants: Grants::new(false),
+            granted: BTreeMap::new(),
         }
     }
 }
@@ -66,6 +68,7 @@ impl InPlace {
             return None;
         }
         self.grants.note(Some(attr), true, moment(now_us));
+        self.granted.insert(inode_of(attr), *attr);
         let fd = FIRST_FD + self.grants.count();
         let by_client = false;
         self.open.insert(fd, Open { number, by_client });
@@ -115,9 +118,15 @@ impl InPlace {
         })
     }
 
-    /// May a program have written in place to the file with these attributes?
-    pub(super) fn was_written(&self, attr: &Attr) -> bool {
-        self.grants.was_written(attr)
+    /// Can programs have made the file what it is now, by writing to it in place?
+    pub(super) fn may_have_made(&self, attr: &Attr) -> bool {
+        self.grants.written().may_have_made(attr)
+    }
+
+    /// Files that this batch keeps from view, and that programs may have written to.
+    pub(super) fn hidden_by(&self, batch: &[Change]) -> Vec<TreePath> {
+        let hidden = self.grants.written().hidden_by(batch);
+        hidden.into_iter().cloned().collect()
     }
 
     /// The process dies. Descriptors of clients outlive it.
@@ -125,9 +134,12 @@ impl InPlace {
         self.open.retain(|_, open| open.by_client);
     }
 
-    /// So do the clients.
+    /// So do the clients. What they have left may be lost.
     pub(super) fn lose_power(&mut self) {
         self.open.clear();
+        for attr in self.granted.values() {
+            self.grants.note_change(attr);
+        }
     }
 }
 
@@ -146,20 +158,15 @@ impl Node {
         }
     }
 
-    /// Notes what the writers of files that this batch keeps from view have left, where nobody has them open.
-    pub(super) fn settle_hidden(&mut self, batch: &[Change]) {
+    /// Notes what the writers of these files have left, where none has one open any more.
+    pub(super) fn look_at_left(&mut self, files: &[TreePath]) {
         let pfs = self.lower.borrow();
         let in_place = &mut self.in_place;
-        let hidden: Vec<TreePath> = in_place
-            .grants
-            .hidden_by(batch)
-            .into_iter()
-            .cloned()
-            .collect();
-        for place in hidden {
-            let is_free = in_place.lease(pfs.number(&place)) == Lease::Given;
-            if let Some(attr) = pfs.attr(&place).filter(|_| is_free) {
-                in_place.grants.settle(&attr, in_place.grants.count());
+        for file in files {
+            let is_free = in_place.lease(pfs.number(file)) == Lease::Given;
+            if let Some(attr) = pfs.attr(file).filter(|_| is_free) {
+                let since = in_place.grants.count();
+                in_place.grants.note_left(&attr, since);
             }
         }
     }

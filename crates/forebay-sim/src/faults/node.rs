@@ -583,7 +583,6 @@ impl Node {
         self.speakers.follow(changes);
         self.commits += 1;
         self.in_between = true;
-        self.settle_hidden(changes);
         self.committed(env);
         for change in changes {
             match change {

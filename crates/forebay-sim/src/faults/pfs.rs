@@ -543,7 +543,8 @@ impl Pfs {
             self.change(names);
         }
         let named = naming.names.first().and_then(|name| self.attr(&name.path));
-        Ok(Named::Whole(Identity::of(&named.unwrap_or_default())))
+        let named = named.unwrap_or_default();
+        Ok(Named::Whole(Identity::of_named(&named, &named, true)))
     }
 
     /// Does somebody else own this directory, who has not been decided about?

@@ -49,6 +49,8 @@ pub(super) struct Attempt {
     pub(super) out_of_turn: Option<OutOfTurn>,
     /// Objects made for it that are copies.
     pub(super) copies: Vec<CopyOf>,
+    /// Files of the PFS that it hides, and that programs may have written to in place.
+    hides: Vec<TreePath>,
 }
 
 impl Attempt {
@@ -103,6 +105,7 @@ impl Node {
                     needs_turn: false,
                     out_of_turn: None,
                     copies: Vec::new(),
+                    hides: Vec::new(),
                 };
                 self.attempts.insert(token, attempt);
                 self.ready.push_back(Waiter::Request(token));
@@ -200,11 +203,13 @@ impl Node {
                             attempt.pending.fails(Failure::Errno(errno));
                         }
                         None => {
+                            attempt.hides = self.in_place.hidden_by(&commit.batch);
                             self.propose(commit, env);
                             break;
                         }
                     }
                 }
+                Effect::LookAtLeft(files) => self.look_at_left(&files),
                 Effect::Finish(finish) => return self.answer(&attempt, finish, env),
             }
         }
@@ -381,6 +386,11 @@ impl Node {
         if let Some(attempt) = self.attempts.get_mut(&token) {
             match verdict {
                 Verdict::Failed(_) => attempt.pending.refused(),
+                Verdict::Committed => {
+                    attempt.pending.committed(Verdict::Committed);
+                    let hides = std::mem::take(&mut attempt.hides);
+                    attempt.pending.hides_written(hides);
+                }
                 verdict => drop(attempt.pending.committed(verdict)),
             }
             self.go_on(token, env);

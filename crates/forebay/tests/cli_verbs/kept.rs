@@ -71,3 +71,13 @@ fn copies_that_nobody_has_touched_stay_in_the_buffer() {
     let there = std::fs::read_to_string(stage.pfs().join("d/e/same")).unwrap();
     assert_eq!(there, "d/e/same\nmore\n");
 }
+
+#[test]
+fn what_is_in_a_directory_that_was_renamed_away_and_back_is_found_by_its_label() {
+    let stage = Stage::new();
+    outside(&stage, "mkdir d; echo old > d/old");
+    let script = "cd pfs; mv d x; mv x d; echo new > d/new";
+    stage.script(&["--keep"], script).ends_with(0);
+    let said = stage.say(&["fsck", "--storage", "storage"]).ends_with(0);
+    assert!(said.out.contains("nothing wrong"), "{said:?}");
+}

@@ -542,7 +542,14 @@ const KEEP: &str = "drain --keep";
 const OTHERS: &str = "others";
 
 /// Each lost theirs, with exit status 0, or would have been refused without a reason.
-const SEQUENCES: [Sequence; 10] = [
+const SEQUENCES: [Sequence; 11] = [
+    // Of a copy with two names a change is seen as of one with a single name.
+    Sequence {
+        inside: &["echo ours > n; ln n m", KEEP, "echo more >> n"],
+        outside: "echo theirs > n",
+        theirs: "m",
+        listed: &["m"],
+    },
     // A new name in a directory that the drain has made has an identity as well.
     Sequence {
         inside: &["mkdir n; mv d/a n/x", KEEP, "rm n/x"],

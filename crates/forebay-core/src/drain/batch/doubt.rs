@@ -4,7 +4,6 @@ use super::{Candidate, CopyBatch, CopyFate, State};
 use crate::drain::act::{Act, Trouble, Work};
 use crate::drain::sheet::{Reason, Sheet};
 use crate::facts::Attr;
-use crate::identity::Identity;
 
 /// Can the call that failed so have been done all the same? Then a client may go on showing for a while what was there before. A
 /// link that is made a second time may find itself.
@@ -40,16 +39,12 @@ impl CopyBatch {
         let mut is_refused = false;
         for (candidate, fate) in self.unclear() {
             let copy = candidate.copy;
-            let mut now = copy;
-            let is_placed = |found: Work<Option<Attr>>| {
-                let there = found.ok()?.filter(|there| copy.is(there));
-                now = there.as_ref().map_or(now, Identity::of);
-                Some(there.is_some())
-            };
-            let names = seen.by_ref().take(candidate.task.ready.len());
-            candidate.placed = names.map(is_placed).collect();
+            let names = candidate.task.ready.len();
+            let is_placed =
+                |look: Work<Option<Attr>>| Some(look.ok()?.is_some_and(|there| copy.is(&there)));
+            candidate.placed = seen.by_ref().take(names).map(is_placed).collect();
+            assert_eq!(candidate.placed.len(), names, "one look for each name");
             if candidate.placed.iter().all(|placed| *placed == Some(true)) {
-                candidate.copy = now;
                 // What was in its place may have got the temporary name.
                 useless.extend(candidate.task.temporaries());
                 *fate = CopyFate::Good;

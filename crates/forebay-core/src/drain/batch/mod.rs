@@ -73,7 +73,9 @@ impl Candidate {
             record.hides = None;
         } else {
             // The one or the other is there.
-            record.replaces = self.found[n].or(record.replaces);
+            // What came back from under the temporary name has another change time.
+            let back = self.found[n].map(Identity::without_ctime);
+            record.replaces = back.or(record.replaces);
             record.arriving = Some(Box::new(self.copy));
         }
     }

@@ -6,8 +6,8 @@ use crate::drain::drain_facts::DrainFacts;
 use crate::drain::reserved_names::waiting_path;
 use crate::drain::rules::{
     OURS, all_speakers, has_contents, has_to_leave, hides_itself, holds_something_hidden,
-    holds_something_moved, is_carried, is_replaced, is_wanted, obstacle, read, speakers_of,
-    unsettled,
+    holds_something_moved, is_carried, is_obstructed, is_replaced, is_wanted, obstacle, read,
+    speakers_of, unsettled,
 };
 use crate::drain::sheet::{Reason, Sheet};
 use crate::facts::Outcome;
@@ -36,12 +36,12 @@ impl Move {
             self.state = State::Wait;
             return Ok(());
         }
-        if self.makes_dir {
-            self.what = match record.kind == Kind::Dir && record.hides.is_some() {
-                true => What::Clear,
-                false => What::MakeDir,
-            };
-        }
+        let clears_first = match self.goal {
+            What::MakeDir => record.kind == Kind::Dir && record.hides.is_some(),
+            What::Rename => self.makes_room(&record, facts, sheet)?,
+            _ => false,
+        };
+        self.what = if clears_first { What::Clear } else { self.goal };
         match self.what {
             What::Rename => self.begin_rename(record, facts, sheet),
             What::Evacuate => self.begin_evacuation(record, facts, sheet),
@@ -49,6 +49,25 @@ impl Move {
             What::Place => self.begin_placement(record, facts, sheet),
             What::MakeDir => self.begin_dir(record, facts, sheet),
         }
+    }
+
+    /// Does something renamed get its final name if what it hides there goes, and nothing else is to be done before?
+    fn makes_room(
+        &mut self,
+        record: &PathRecord,
+        facts: &dyn DrainFacts,
+        sheet: &Sheet,
+    ) -> Outcome<bool> {
+        let to = &self.path;
+        let hides_it = record.kind == Kind::Moved && record.hides.as_ref() == Some(to);
+        if !hides_it || hides_itself(to, record) || record.arriving.is_none() || sheet.is_left(to) {
+            return Ok(false);
+        }
+        let (dir, reads) = (to.parent(), &mut self.reads);
+        Ok(unsettled(facts, &dir, reads)?.is_none()
+            && !is_obstructed(facts, &dir, reads)?
+            && !holds_something_moved(facts, to, reads)?
+            && !holds_something_hidden(facts, to, reads)?)
     }
 
     /// From where it lies to its final name, if nothing is to be done there before. Whoever may rename it can do just that, and
@@ -239,7 +258,7 @@ impl Move {
             let record = &self.marked[0].1;
             if !sheet.has_settled && (record.kind == Kind::Whiteout || has_contents(record)) {
                 // It is cleared again when that has its final name.
-                sheet.clears_contents_again |= has_contents(record);
+                sheet.clears_files_again |= has_contents(record);
                 self.state = State::End;
                 return Ok(());
             }

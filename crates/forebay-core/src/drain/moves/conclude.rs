@@ -4,7 +4,9 @@ use super::{Move, State, What};
 use crate::bridge::ReadSet;
 use crate::drain::act::Act;
 use crate::drain::drain_facts::DrainFacts;
-use crate::drain::rules::{OURS, Update, arrived, commit_of, hides_itself, relocated};
+use crate::drain::rules::{
+    OURS, Update, arrived, commit_of, hides_itself, labels_below, relocated,
+};
 use crate::drain::sheet::{Reason, Sheet};
 use crate::facts::Outcome;
 use crate::identity::Identity;
@@ -74,6 +76,7 @@ impl Move {
             // What was renamed away and back is where it was before that.
             if hides_itself(&path, &before) {
                 after = arrived(facts, &path, after, &mut reads)?;
+                labels = labels_below(facts, &path, &path)?;
             }
             let own = Update {
                 path,
@@ -104,7 +107,7 @@ impl Move {
                 sheet.tally.renamed += 1;
             }
             What::Place => sheet.tally.renamed += 1,
-            What::Clear if self.makes_dir => self.state = State::Begin,
+            What::Clear if self.goal != What::Clear => self.state = State::Begin,
             What::Clear | What::MakeDir => {}
         }
         self.is_unmarked = false;

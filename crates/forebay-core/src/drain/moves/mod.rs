@@ -92,8 +92,8 @@ pub(super) struct Move {
     marked: Vec<(TreePath, PathRecord)>,
     /// The work needs no mark.
     is_unmarked: bool,
-    /// The move was begun to make a directory. What the directory hides is cleared first.
-    makes_dir: bool,
+    /// What it was begun for. What is hidden where a directory or something renamed is to come is cleared first.
+    goal: What,
     /// The directory that could not be made may be there.
     may_be_made: bool,
     /// It was, and is there.
@@ -118,7 +118,7 @@ impl Move {
             reads: ReadSet::default(),
             marked: Vec::new(),
             is_unmarked: false,
-            makes_dir: what == What::MakeDir,
+            goal: what,
             may_be_made: false,
             is_made_again: false,
             looks: 0,

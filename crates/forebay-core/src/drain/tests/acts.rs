@@ -222,7 +222,8 @@ impl World {
             .names
             .last()
             .and_then(|name| self.lower_attr(&name.path));
-        let named = Named::Whole(Identity::of(&named.unwrap_or_default()));
+        let named = named.unwrap_or_default();
+        let named = Named::Whole(Identity::of_named(&named, &named, true));
         self.answer("rename", before, named)
     }
 

@@ -100,7 +100,7 @@ impl DrainFacts for Ground<'_> {
     }
 
     fn is_written_in_place(&self, file: &Attr) -> bool {
-        self.in_place.was_written(file)
+        self.in_place.may_have_made(file)
     }
 
     fn planted(&self) -> Option<Mutation> {

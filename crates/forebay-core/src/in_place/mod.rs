@@ -1,15 +1,17 @@
-//! Files of the PFS that programs have open in place: while one has, no copy of the file is put into the buffer.
+//! Files of the PFS that programs open in place. Who has one open: then no copy of it is put into the buffer. And what our programs
+//! may have made of one ([`WrittenInPlace`]): a drain tells that from changes of others.
 //!
 //! The kernel says who has a file open, but not what is granted after the question. A grant is therefore numbered before
 //! it checks for commits, and a commit is announced before it checks for grants. One sees the other.
 //!
 //! Nothing here asks the kernel, and times are since some moment of the driver.
 
-use crate::facts::{Attr, Timestamp};
-use crate::identity::Identity;
-use crate::path::TreePath;
-use crate::table::Change;
-use std::collections::{BTreeMap, BTreeSet};
+mod written;
+
+pub use written::{Written, WrittenInPlace};
+
+use crate::facts::Attr;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Files whose grants are remembered one by one.
@@ -69,20 +71,7 @@ pub struct Grants<L, W> {
     last: L,
     /// Grants up to this number are not remembered.
     forgotten: u64,
-    /// Files that were granted for writing, the first [`REMEMBERED`] of them.
-    written: W,
-    /// The devices on which these are.
-    devices: BTreeSet<u64>,
-}
-
-/// A file that was granted for writing.
-#[derive(Debug)]
-pub struct Written {
-    /// When it was made: another one may get its number when it is gone. Where the file system does not tell that, it is the same
-    /// for all.
-    born: Timestamp,
-    /// What its writers have left: nobody has had it open since, and no name in the buffer leads to it.
-    left: Option<Identity>,
+    written: WrittenInPlace<W>,
 }
 
 /// The last grant of a file.
@@ -127,8 +116,7 @@ impl<L: FileMap<Grant>, W: FileMap<Written>> Grants<L, W> {
             count: 1,
             last: L::default(),
             forgotten: u64::from(has_past),
-            written: W::default(),
-            devices: BTreeSet::new(),
+            written: WrittenInPlace::default(),
         }
     }
 
@@ -155,7 +143,7 @@ impl<L: FileMap<Grant>, W: FileMap<Written>> Grants<L, W> {
         }
         let inode = inode_of(attr);
         if writes {
-            self.note_written(attr);
+            self.written.note(attr, false);
         }
         self.last.insert(inode, Grant { number, at: now });
     }
@@ -164,50 +152,20 @@ impl<L: FileMap<Grant>, W: FileMap<Written>> Grants<L, W> {
     /// file is not written in place.
     pub fn note_change(&mut self, attr: &Attr) {
         if is_file(attr) {
-            self.note_written(attr);
+            self.written.note(attr, true);
         }
     }
 
-    fn note_written(&mut self, attr: &Attr) {
-        let file = inode_of(attr);
-        if self.written.count() < REMEMBERED || self.written.get(file).is_some() {
-            let (born, left) = (attr.btime, None);
-            self.written.insert(file, Written { born, left });
-            self.devices.insert(attr.dev);
-        }
+    /// What clients may have written to.
+    pub fn written(&self) -> &WrittenInPlace<W> {
+        &self.written
     }
 
-    /// May a client of this bridge have made what has these attributes of a file, by writing to it in place? Also false where there
-    /// was no room to remember it; a drain then takes the write for a change by others and leaves the file.
-    pub fn was_written(&self, attr: &Attr) -> bool {
-        let written = self.written.get(inode_of(attr));
-        written.is_some_and(|written| {
-            written.born == attr.btime && written.left.is_none_or(|left| left.is(attr))
-        })
-    }
-
-    /// Files of the PFS that this batch keeps from view, and that clients may have written to. Where nobody has one open, no client
-    /// writes to it any more ([`Grants::settle`]).
-    pub fn hidden_by<'a>(&self, batch: &'a [Change]) -> Vec<&'a TreePath> {
-        let is_written = |ino| {
-            let mut devices = self.devices.iter();
-            devices.any(|dev| self.written.get((*dev, ino)).is_some())
-        };
-        let hidden = batch.iter().filter_map(|change| match change {
-            Change::Put { record, .. } => record.hides.as_ref().zip(record.replaces),
-            _ => None,
-        });
-        let written = hidden.filter(|(_, known)| is_written(known.inode()));
-        written.map(|(place, _)| place).collect()
-    }
-
-    /// Notes what the writers of a file have left: it had these attributes, and nobody had it open, after that number of grants.
-    /// What others make of it from then on is theirs.
-    pub fn settle(&mut self, attr: &Attr, since: u64) {
-        let file = inode_of(attr);
-        if self.was_written(attr) && !self.was_granted_since(file, since) {
-            let (born, left) = (attr.btime, Some(Identity::of(attr)));
-            self.written.insert(file, Written { born, left });
+    /// Notes what the writers of a file had left when it was hidden: it had these attributes, and nobody had it open, after that
+    /// number of grants.
+    pub fn note_left(&mut self, attr: &Attr, since: u64) {
+        if !self.was_granted_since(inode_of(attr), since) {
+            self.written.note_left(attr);
         }
     }
 
@@ -238,7 +196,7 @@ impl<L: FileMap<Grant>, W: FileMap<Written>> Grants<L, W> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{BridgeId, Kind, ObjectId, ObjectName, PathRecord};
+    use crate::facts::Timestamp;
 
     type Grants = super::Grants<BTreeMap<Inode, Grant>, BTreeMap<Inode, Written>>;
 
@@ -282,7 +240,7 @@ mod tests {
         grants.note(Some(&fifo), true, NOW);
         grants.note_change(&fifo);
         assert_eq!(grants.count(), before);
-        assert!(!grants.was_written(&file(7)));
+        assert!(!grants.written().may_have_made(&file(7)));
         grants.note(None, true, NOW);
         for ino in [7, 8] {
             assert!(grants.was_granted_since((1, ino), before));
@@ -313,74 +271,20 @@ mod tests {
     }
 
     #[test]
-    fn files_that_clients_write_in_place_are_known_while_there_is_room() {
-        let mut grants = granted(7);
-        assert!(!grants.was_written(&file(7)));
-        grants.note(Some(&file(8)), true, NOW);
-        grants.note_change(&file(9));
-        assert!(grants.was_written(&file(8)) && grants.was_written(&file(9)));
-        (0..REMEMBERED as u64).for_each(|ino| grants.note_change(&file(100 + ino)));
-        assert_eq!(grants.written.len(), REMEMBERED);
-        let other = Attr {
-            btime: Timestamp { sec: 1, nsec: 0 },
-            ..file(8)
-        };
-        assert!(
-            !grants.was_written(&other),
-            "it has the number of one that is gone"
-        );
-        assert!(grants.was_written(&file(8)));
-    }
-
-    #[test]
-    fn what_others_make_of_a_file_that_its_writers_have_left_is_theirs() {
+    fn what_writers_had_left_is_noted_unless_one_has_got_the_file_since() {
         let changed = |sec| Attr {
-            nlink: 1,
             ctime: Timestamp { sec, nsec: 0 },
-            ..file(8)
+            nlink: 1,
+            ..file(7)
         };
         let mut grants = Grants::new(false);
         grants.note(Some(&changed(1)), true, NOW);
         let since = grants.count();
-        grants.settle(&changed(2), since);
-        assert!(grants.was_written(&changed(2)) && !grants.was_written(&changed(3)));
-        // What was left before is no longer known.
-        grants.settle(&changed(3), since);
-        assert!(!grants.was_written(&changed(3)));
-        // By another name it is written once more.
-        grants.note(Some(&changed(3)), true, NOW);
-        assert!(grants.was_written(&changed(4)));
-        grants.settle(&changed(4), since);
-        assert!(grants.was_written(&changed(5)), "a client may have it open");
-        grants.settle(&file(9), grants.count());
-        assert!(!grants.was_written(&file(9)), "it was never granted");
-    }
-
-    #[test]
-    fn of_a_batch_what_hides_a_file_that_was_written_is_told() {
-        let mut grants = Grants::new(false);
-        grants.note(Some(&file(8)), true, NOW);
-        let put = |name: &str, ino| {
-            let path = TreePath::new(name).unwrap();
-            let record = PathRecord {
-                version: 1,
-                hides: Some(path.clone()),
-                replaces: Some(Identity::of(&file(ino))),
-                ..PathRecord::new(
-                    Kind::Whiteout,
-                    ObjectName {
-                        oid: ObjectId::new(BridgeId(1), 1, ino),
-                        link: 0,
-                    },
-                    BridgeId(1),
-                )
-            };
-            Change::Put { path, record }
-        };
-        let batch = [put("a", 7), put("b", 8)];
-        let hidden = grants.hidden_by(&batch);
-        assert_eq!(hidden, [&TreePath::new("b").unwrap()]);
-        assert!(Grants::new(false).hidden_by(&batch).is_empty());
+        grants.note(Some(&changed(1)), false, NOW);
+        grants.note_left(&changed(2), since);
+        assert!(grants.written().may_have_made(&changed(3)));
+        grants.note_left(&changed(2), grants.count());
+        assert!(!grants.written().may_have_made(&changed(3)));
     }
 
     #[test]
