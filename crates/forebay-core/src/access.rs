@@ -12,7 +12,7 @@ pub const SEARCH: u32 = 1;
 /// May `cred` do `want` (a sum of [`READ`], [`WRITE`], [`SEARCH`]) with an object that looks like `attr`?
 pub fn may(cred: &Cred, attr: &Attr, want: u32) -> bool {
     if cred.uid == 0 {
-        let is_dir = attr.mode & libc::S_IFMT == libc::S_IFDIR;
+        let is_dir = attr.is_dir();
         return want & SEARCH == 0 || is_dir || attr.mode & 0o111 != 0;
     }
     let shift = if cred.uid == attr.uid {

@@ -12,7 +12,7 @@ use crate::speakers::Lowers;
 use crate::table::TableError;
 use std::sync::Arc;
 
-pub use forebay_types::{Attr, Devices, Timestamp};
+pub use forebay_types::{Attr, Devices, Inode, Timestamp};
 
 /// Who asks. From the kernel, never from the message.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

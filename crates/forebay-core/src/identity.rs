@@ -110,7 +110,7 @@ impl Identity {
 
     fn new(attr: &Attr, with_ctime: bool) -> Self {
         let ino = attr.ino;
-        if attr.mode & libc::S_IFMT == libc::S_IFDIR {
+        if attr.is_dir() {
             return Identity { ino, state: IS_DIR };
         }
         let kind = u64::from(attr.mode & libc::S_IFMT);

@@ -139,10 +139,7 @@ pub fn as_new<F: RemovedFile>(file: &F) -> Result<Option<(Attr, F::Label)>, F::E
 }
 
 fn is_empty(attr: &Attr) -> bool {
-    attr.mode & libc::S_IFMT == libc::S_IFREG
-        && attr.nlink == 1
-        && attr.size == 0
-        && attr.blocks == 0
+    attr.is_file() && attr.nlink == 1 && attr.size == 0 && attr.blocks == 0
 }
 
 /// Is this file, which was spare when its bridge died, still unused? Only needed if the tables are lost; else their doom

@@ -155,7 +155,7 @@ impl Walk<'_> {
     pub fn is_dir(&self, node: &Node) -> bool {
         match node {
             Node::Born(record) => record.kind == Kind::Dir,
-            Node::Lower(_, attr) => attr.mode & libc::S_IFMT == libc::S_IFDIR,
+            Node::Lower(_, attr) => attr.is_dir(),
         }
     }
 
@@ -314,9 +314,7 @@ impl Walk<'_> {
     pub fn enter(&self, path: TreePath, node: &Node) -> Outcome<Dir> {
         let place = match node {
             Node::Born(r) if r.kind == Kind::Dir => Place::Born(r.object),
-            Node::Lower(lower, attr) if attr.mode & libc::S_IFMT == libc::S_IFDIR => {
-                Place::Merged(lower.clone())
-            }
+            Node::Lower(lower, attr) if attr.is_dir() => Place::Merged(lower.clone()),
             _ => return errno(libc::ENOTDIR),
         };
         Ok(Dir { path, place })

@@ -387,7 +387,7 @@ impl Worker<'_> {
     pub fn entry(&mut self, parent: u64, name: &[u8]) -> Sys<(u64, Attr)> {
         let mut attr = self.within(parent, |door, start| door.stat(start, name))?;
         let mut dir = None;
-        if attr.mode & libc::S_IFMT == libc::S_IFDIR {
+        if attr.is_dir() {
             dir = locked(&self.server.nodes).known_dir(&attr);
             if dir.is_none() {
                 let found = self.within(parent, |door, start| {

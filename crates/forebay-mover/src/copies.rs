@@ -369,7 +369,7 @@ impl Pass<'_> {
         if shape(object) != Shape::File {
             // Nodes take no leases.
             let before = attr()?;
-            let is_held = processes::anyone_has((before.dev, before.ino), Openers::Anyone)
+            let is_held = processes::anyone_has(before.inode(), Openers::Anyone)
                 .during("look who has it open")?;
             return Ok(if is_held {
                 Use::Held

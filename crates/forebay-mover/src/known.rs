@@ -46,7 +46,7 @@ impl Opened {
             for entry in raw.drain(..) {
                 let is_left = is_leftover(&entry.name);
                 match sys::stat(fd.as_fd(), &entry.name) {
-                    Ok(attr) if pfs::is_dir(&attr) => opened.dirs.push((entry.name, !is_left)),
+                    Ok(attr) if attr.is_dir() => opened.dirs.push((entry.name, !is_left)),
                     Ok(_) if is_left => {}
                     Ok(attr) => opened
                         .entries

@@ -2,8 +2,9 @@
 //! `core::drain::Lender` says to which directories, this does it. Notes in the storage tell of it as long as it lasts.
 
 use crate::counters::Counters;
-use crate::pfs::{During, Inode, Work, inode_of};
+use crate::pfs::{During, Work};
 use forebay_core::drain::{Lender, LentDir};
+use forebay_core::facts::Inode;
 use forebay_core::path::TreePath;
 use forebay_core::pfs_kind::SyncBy;
 use forebay_objects::PfsNotes;
@@ -124,7 +125,7 @@ impl LentDirs {
             let Ok(found) = Found::at(lower, from) else {
                 continue;
             };
-            let inode = inode_of(&found.attr);
+            let inode = found.attr.inode();
             // Two paths can lead to one directory.
             if needed.0.contains(&inode) || due.iter().any(|(due, ..)| *due == inode) {
                 continue;

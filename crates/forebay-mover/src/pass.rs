@@ -20,7 +20,7 @@ use forebay_core::path::TreePath;
 use forebay_core::process_limits::at_once;
 use forebay_core::record::{BridgeId, ObjectName};
 use forebay_objects::PfsNotes;
-use forebay_sys::{self as sys, Errno};
+use forebay_sys as sys;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -124,13 +124,6 @@ fn resume_after(ground: Ground<'_>, halt: Halt) -> Halt {
     }
 }
 
-fn quarantine_fails(e: Errno) -> Fault {
-    Fault::Disk(forebay_core::drain::Trouble {
-        operation: "quarantine",
-        errno: e.raw_os_error(),
-    })
-}
-
 impl<'g> Pass<'g> {
     /// A drain of `ground` that is asked for by `request`; where it is shows in `counters`.
     pub fn new(
@@ -184,9 +177,9 @@ impl<'g> Pass<'g> {
         );
         self.give_times_back();
         let outcome = outcome.map_err(|halt| resume_after(self.ground, halt));
-        let withheld = self.ground.objects.withheld();
-        self.counters
-            .withhold(withheld.map_err(|e| Halt::Fault(quarantine_fails(e)))?);
+        let withheld = self.ground.objects.withheld().during("quarantine");
+        let fault = |trouble: Trouble| Halt::Fault(Fault::Disk(trouble.into_core()));
+        self.counters.withhold(withheld.map_err(fault)?);
         outcome
     }
 
@@ -449,10 +442,8 @@ impl<'g> Pass<'g> {
     fn examine(&self, object: ObjectName) -> forebay_core::drain::Work<forebay_core::facts::Attr> {
         self.ground.objects.flush_touch(object);
         let attr = self.ground.objects.attr(object);
-        attr.map_err(|errno| forebay_core::drain::Trouble {
-            operation: "stat in the buffer",
-            errno: errno.raw_os_error(),
-        })
+        attr.during("stat in the buffer")
+            .map_err(Trouble::into_core)
     }
 
     /// What is in a backing directory.

@@ -1,7 +1,7 @@
 //! The PFS as the mover changes it. Each failure names its operation.
 
 use forebay_core::drain::{Name, Named, names_beside};
-use forebay_core::facts::Attr;
+use forebay_core::facts::{Attr, Inode};
 use forebay_core::identity::Identity;
 use forebay_core::path::TreePath;
 use forebay_core::record::Kind;
@@ -90,10 +90,7 @@ impl LastDir {
     ) -> Work<Option<Arc<OwnedFd>>> {
         match self.parent(lower, path) {
             Ok(dir) => Ok(Some(dir)),
-            Err(Trouble {
-                errno: Errno::NOENT | Errno::NOTDIR | Errno::LOOP,
-                ..
-            }) => Ok(None),
+            Err(e) if e.is_absence() => Ok(None),
             Err(e) => Err(e),
         }
     }
@@ -111,24 +108,11 @@ impl LastDir {
     }
 }
 
-/// Is it a directory?
-pub fn is_dir(attr: &Attr) -> bool {
-    attr.mode & libc::S_IFMT == libc::S_IFDIR
-}
-
 /// Renames on the PFS, and replaces nothing: EEXIST if something is at `to`. A file system that can't promise that (Lustre
 /// and NFS can't) is asked first; there, what comes between the question and the rename is replaced.
 pub fn rename(lower: &Lower, from: &TreePath, to: &TreePath) -> Work<()> {
     let (a, b) = (parent(lower, from)?, parent(lower, to)?);
     rename_free(a.as_fd(), from.name(), b.as_fd(), to.name())
-}
-
-/// Device and number of an inode. While a descriptor of it is open, no other one has both.
-pub(crate) type Inode = (u64, u64);
-
-/// See [`Inode`].
-pub(crate) fn inode_of(attr: &Attr) -> Inode {
-    (attr.dev, attr.ino)
 }
 
 /// What may be removed from under the temporary name of a copy: the copy, and what the copy has replaced. Everything else there is
@@ -145,7 +129,7 @@ impl Ours {
     /// Of a copy that is held open.
     pub(crate) fn new(copy: &Attr, shows_at_once: bool) -> Self {
         Ours {
-            copy: inode_of(copy),
+            copy: copy.inode(),
             replaced: Vec::new(),
             shows_at_once,
         }
@@ -154,7 +138,7 @@ impl Ours {
     /// The copy, if it is itself under this name. Nothing there is an answer, too.
     pub(crate) fn at(&self, dir: BorrowedFd<'_>, name: &[u8]) -> Work<Option<Attr>> {
         match sys::stat(dir, name) {
-            Ok(there) => Ok(Some(there).filter(|there| inode_of(there) == self.copy)),
+            Ok(there) => Ok(Some(there).filter(|there| there.inode() == self.copy)),
             Err(Errno::NOENT) => Ok(None),
             Err(e) => Err(e).during("stat"),
         }
@@ -167,7 +151,7 @@ impl Ours {
     /// Removes a temporary name, if it is there and what has it may go.
     pub(crate) fn remove(&self, dir: BorrowedFd<'_>, temporary: &[u8]) -> Work<()> {
         match sys::stat(dir, temporary) {
-            Ok(there) if inode_of(&there) == self.copy || self.has_replaced(&there) => {}
+            Ok(there) if there.inode() == self.copy || self.has_replaced(&there) => {}
             Ok(_) | Err(Errno::NOENT) => return Ok(()),
             Err(e) => return Err(e).during("stat"),
         }
@@ -252,7 +236,7 @@ fn give_name_after(
     // It is not replaced any more.
     ours.replaced.pop();
     match sys::stat(dir, copy) {
-        Ok(at) if inode_of(&at) == ours.copy => {}
+        Ok(at) if at.inode() == ours.copy => {}
         Err(Errno::NOENT) => {}
         // A later drain sweeps temporary names: so that gets a name that nobody removes.
         _ => {

@@ -200,7 +200,7 @@ impl Removal<'_> {
         aside: &TreePath,
     ) -> pfs::Work<()> {
         let expected = sys::stat(taken.as_fd(), b"").during("stat")?;
-        let is_it = |found: Attr| (found.dev, found.ino) == (expected.dev, expected.ino);
+        let is_it = |found: Attr| found.inode() == expected.inode();
         if pfs::look(self.lower, aside)?.is_none_or(is_it) {
             return Ok(());
         }

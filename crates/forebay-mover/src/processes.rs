@@ -51,7 +51,7 @@ pub fn is_in_use(file: &OwnedFd, by: Openers) -> bool {
         return false;
     }
     let asked = Instant::now();
-    let inode = forebay_sys::stat(file.as_fd(), b"").map(|attr| (attr.dev, attr.ino));
+    let inode = forebay_sys::stat(file.as_fd(), b"").map(|attr| attr.inode());
     loop {
         match (sys::is_in_use(file.as_fd(), by), inode) {
             (Some(false), _) => return false,
@@ -89,7 +89,7 @@ pub fn who_uses(file: &OwnedFd) -> InUse {
     let Ok(attr) = forebay_sys::stat(file.as_fd(), b"") else {
         return InUse::ByOthers;
     };
-    let inode = (attr.dev, attr.ino);
+    let inode = attr.inode();
     match first {
         Some(true) if we_have(inode, file.as_raw_fd()) == Ok(true) => InUse::ByUs,
         // This process may have closed its copy since the first question.
@@ -104,7 +104,7 @@ pub fn who_uses(file: &OwnedFd) -> InUse {
 /// Who has the file open as far as /proc shows, which does not show what is on its way to a client.
 pub fn who_shows_in_proc(file: &OwnedFd) -> InUse {
     match forebay_sys::stat(file.as_fd(), b"") {
-        Ok(attr) => in_proc((attr.dev, attr.ino), file.as_raw_fd()),
+        Ok(attr) => in_proc(attr.inode(), file.as_raw_fd()),
         Err(_) => InUse::ByOthers,
     }
 }

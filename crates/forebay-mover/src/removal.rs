@@ -1,6 +1,6 @@
 //! Removes what is of no value any more from the PFS, however deep it is.
 
-use crate::pfs::{During, Work, is_dir};
+use crate::pfs::{During, Work};
 use forebay_core::drain::is_of_others_since;
 use forebay_core::facts::{Attr, Timestamp};
 use forebay_core::path::TreePath;
@@ -25,13 +25,13 @@ pub(crate) struct Touched {
 impl Touched {
     /// A name of this is about to go, or has moved.
     pub(crate) fn note(&self, attr: &Attr) {
-        if attr.nlink > 1 && !is_dir(attr) {
-            self.files.lock().insert((attr.dev, attr.ino));
+        if attr.nlink > 1 && !attr.is_dir() {
+            self.files.lock().insert(attr.inode());
         }
     }
 
     fn has(&self, attr: &Attr) -> bool {
-        self.files.lock().contains(&(attr.dev, attr.ino))
+        self.files.lock().contains(&attr.inode())
     }
 
     /// The directory of this number is aside, with these directories in it.
@@ -209,7 +209,7 @@ fn enter(dir: BorrowedFd<'_>, name: &[u8], ino: u64, spared: &Spared<'_>) -> Wor
     let attr = sys::stat(inner.as_fd(), b"").during("stat")?;
     let level = Level {
         name: name.to_vec(),
-        inode: (attr.dev, attr.ino),
+        inode: attr.inode(),
         dirs,
     };
     Ok(Entered::At(inner, level))
@@ -228,7 +228,7 @@ fn leave(dir: &OwnedFd, above: (u64, u64)) -> Work<OwnedFd> {
     }
     .during("open directory")?;
     let attr = sys::stat(outer.as_fd(), b"").during("stat")?;
-    if (attr.dev, attr.ino) != above {
+    if attr.inode() != above {
         // Somebody has moved it meanwhile. What is around it now is not ours to remove.
         return Err(Errno::STALE).during("open directory");
     }
@@ -242,7 +242,7 @@ pub(crate) fn remove_file(dir: BorrowedFd<'_>, name: &[u8]) -> Work<bool> {
         Err(Errno::ISDIR) => Ok(false),
         // So POSIX has it for a directory. Linux says it of what nobody may remove.
         Err(Errno::PERM) => match sys::stat(dir, name) {
-            Ok(attr) if is_dir(&attr) => Ok(false),
+            Ok(attr) if attr.is_dir() => Ok(false),
             _ => Err(Errno::PERM).during("unlink"),
         },
         Err(e) => Err(e).during("unlink"),

@@ -129,7 +129,7 @@ impl Quarantine {
                 Err(Errno::NOENT) => continue,
                 Err(e) => return Err(e),
             };
-            if is_file(&attr) {
+            if attr.is_file() {
                 found.push(Withheld {
                     object,
                     path: self.told_path(object),
@@ -197,7 +197,7 @@ impl Quarantine {
     fn open_source(&self, object: ObjectName) -> Result<(OwnedFd, Attr), Refused> {
         let (dir, name) = (self.dir.as_fd(), Backing::name(object, false));
         let attr = sys::stat(dir, &name).during("look at in quarantine")?;
-        if !is_file(&attr) {
+        if !attr.is_file() {
             return Err(Errno::INVAL).during("open in quarantine");
         }
         let flags = libc::O_RDONLY | libc::O_NOFOLLOW | libc::O_NONBLOCK;
@@ -224,10 +224,6 @@ impl Quarantine {
         let _ = sys::unlink(dir, &path_name(object), false);
         sys::fsync(dir).during("sync quarantine")
     }
-}
-
-fn is_file(attr: &Attr) -> bool {
-    attr.mode & libc::S_IFMT == libc::S_IFREG
 }
 
 /// Contents and attributes of a copy, synced.

@@ -3,9 +3,9 @@
 //! [`forebay_core::in_place`] numbers grants and judges; this asks the kernel, and waits. A commit is announced before it
 //! checks for grants ([`crate::namespace::Namespace::commit`]).
 
-use forebay_core::facts::Attr;
+use forebay_core::facts::{Attr, Inode};
 use forebay_core::in_place::{
-    FileMap, Grant, Grants, Inode, Lease, OWN_COPY_LOOKS, OWN_COPY_PAUSE, Users, Written, inode_of,
+    FileMap, Grant, Grants, Lease, OWN_COPY_LOOKS, OWN_COPY_PAUSE, Users, Written,
 };
 use forebay_core::path::TreePath;
 use forebay_core::table::Change;
@@ -100,8 +100,10 @@ impl InPlace {
     }
 
     /// Notes what the writers of a file have left, if a lease tells that none has it open any more. It may block.
-    pub fn look_at_left(&self, file: &OwnedFd) {
-        for _ in 0..OWN_COPY_LOOKS {
+    pub fn look_at_left(&self, file: &OwnedFd, is_network: bool) {
+        // There a lease may be refused whoever has it open.
+        let looks = if is_network { 1 } else { OWN_COPY_LOOKS };
+        for _ in 0..looks {
             let since = self.grants.lock().count();
             match sys::is_in_use(file.as_fd(), Openers::Writers) {
                 Some(false) => {
@@ -142,7 +144,7 @@ impl InPlace {
     /// It can't be looked at.
     pub fn look(&self, file: OwnedFd, is_network: bool) -> Sys<Looked> {
         let since = self.grants.lock().count();
-        let inode = inode_of(&sys::stat(file.as_fd(), b"")?);
+        let inode = sys::stat(file.as_fd(), b"")?.inode();
         Ok(match self.users(&file, inode, is_network) {
             InUse::No => Looked::Free(Original { file, inode, since }),
             InUse::ByOthers => Looked::Held,
@@ -191,7 +193,7 @@ mod tests {
     use std::fs::File;
 
     fn inode(file: &OwnedFd) -> Inode {
-        inode_of(&sys::stat(file.as_fd(), b"").unwrap())
+        sys::stat(file.as_fd(), b"").unwrap().inode()
     }
 
     #[test]

@@ -105,7 +105,7 @@ impl World for Hand<'_> {
 
     fn has_open(&self, what: &Attr) -> bool {
         let (pid, uid) = self.caller;
-        sys::has_open(pid, uid, (what.dev, what.ino), DESCRIPTORS_LOOKED_AT)
+        sys::has_open(pid, uid, what.inode(), DESCRIPTORS_LOOKED_AT)
     }
 
     fn is_plain(&self, object: ObjectName) -> bool {

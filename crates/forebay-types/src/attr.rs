@@ -66,7 +66,30 @@ pub struct Attr {
     pub copy_of: u64,
 }
 
+/// Device and number of an inode. While a descriptor of it is open, no other one has both.
+pub type Inode = (u64, u64);
+
+/// Bits of a mode that tell the kind of a file, and their values.
+const KIND: u32 = 0o170_000;
+const DIRECTORY: u32 = 0o040_000;
+const REGULAR: u32 = 0o100_000;
+
 impl Attr {
+    /// Is it a directory?
+    pub fn is_dir(&self) -> bool {
+        self.mode & KIND == DIRECTORY
+    }
+
+    /// Is it a regular file?
+    pub fn is_file(&self) -> bool {
+        self.mode & KIND == REGULAR
+    }
+
+    /// Which inode it is of.
+    pub fn inode(&self) -> Inode {
+        (self.dev, self.ino)
+    }
+
     /// The encoded form.
     pub fn encode(&self) -> [u8; ATTR_BYTES] {
         let mut out = [0; ATTR_BYTES];

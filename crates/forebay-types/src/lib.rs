@@ -11,7 +11,7 @@ mod devices;
 mod id;
 mod stamp;
 
-pub use attr::{ATTR_BYTES, Attr, Timestamp, WrongLength};
+pub use attr::{ATTR_BYTES, Attr, Inode, Timestamp, WrongLength};
 pub use backing::{Backing, FOLDER_BITS, folder_of};
 pub use bypass::Bypass;
 pub use devices::Devices;

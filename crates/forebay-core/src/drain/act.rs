@@ -1,6 +1,5 @@
 //! What a drain asks of its driver, and what comes back.
 
-use super::moves::is_dir;
 use super::rules::OURS;
 use crate::bridge::{Fact, ReadSet};
 use crate::facts::{Attr, Need};
@@ -215,7 +214,7 @@ impl NewDir {
     ) -> bool {
         let is_known = self.known.is_some_and(|known| known.is_dir_of(found));
         let is_just_made = || found.uid == by && found.mode & 0o777 == NEW_DIR_MODE && is_empty();
-        is_dir(found) && (is_known || found.uid == own.uid || is_just_made())
+        found.is_dir() && (is_known || found.uid == own.uid || is_just_made())
     }
 
     /// Is this what was made a moment ago by the user `by`, in a directory of the user `around`? The call that makes a directory

@@ -6,7 +6,6 @@
 //! this user has made.
 
 use super::beside::Places;
-use super::moves::is_dir;
 use super::reserved_names::{CLOCK, OLD_NOTE, discarded_name, leftover_of};
 use crate::facts::{Attr, Timestamp};
 use crate::path::TreePath;
@@ -138,7 +137,7 @@ impl AsideNote {
     pub fn fate(&self, found: Option<&Attr>) -> AsideFate {
         match found {
             None => AsideFate::None,
-            Some(found) if is_dir(found) && found.ino == self.ino => AsideFate::Remove,
+            Some(found) if found.is_dir() && found.ino == self.ino => AsideFate::Remove,
             Some(_) => AsideFate::Rename,
         }
     }

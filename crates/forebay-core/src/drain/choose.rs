@@ -2,11 +2,10 @@
 
 use super::act::{Act, DrainCommit, DrainVerdict, Got, Trouble, Use, Work};
 use super::drain_facts::DrainFacts;
-use super::moves::is_dir;
 use super::orphans::is_waiting;
 use super::release::opened;
 use super::rules::{
-    OURS, Update, commit_of, has_contents, lower_dir, read, speakers_of, unsettled,
+    OURS, Update, commit_of, has_contents, lower_dir, read, speakers_of, unsettled, upwards,
 };
 use super::sheet::Sheet;
 use super::strand::Strand;
@@ -179,7 +178,9 @@ impl Choose {
         for (dir, look) in ladder.into_iter().zip(seen) {
             match look {
                 // The last one that is not there is the highest.
-                Ok(found) if !found.as_ref().is_some_and(is_dir) => self.nearest_dir = dir.parent(),
+                Ok(found) if !found.as_ref().is_some_and(Attr::is_dir) => {
+                    self.nearest_dir = dir.parent()
+                }
                 Ok(_) => {}
                 Err(trouble) => return self.fail(trouble, sheet),
             }
@@ -263,13 +264,10 @@ impl Choose {
     }
 
     fn looked(&mut self, mut conflict: Conflict, seen: Vec<Work<Option<Attr>>>, sheet: &mut Sheet) {
-        let mut found = Vec::new();
-        for look in seen {
-            match look {
-                Ok(attr) => found.push(attr),
-                Err(trouble) => return self.fail(trouble, sheet),
-            }
-        }
+        let found: Vec<_> = match seen.into_iter().collect() {
+            Ok(found) => found,
+            Err(trouble) => return self.fail(trouble, sheet),
+        };
         let mut found = found.into_iter();
         let theirs = found.next().flatten();
         conflict.at_origin = match conflict.origin {
@@ -278,7 +276,7 @@ impl Choose {
         };
         conflict.is_of_both = conflict.record.kind == Kind::Dir
             && conflict.record.hides.is_none()
-            && theirs.as_ref().is_some_and(is_dir);
+            && theirs.as_ref().is_some_and(Attr::is_dir);
         conflict.their_owner = theirs.as_ref().map(|attr| attr.uid);
         if let Some(why) = conflict.refusal(self.choice.side)
             && !Mutation::ChoicesAreNotRefused.is(sheet.planted)
@@ -305,7 +303,7 @@ impl Choose {
                 }
                 State::Examine(conflict, Some(Identity::of_dir(&theirs)))
             }
-            Some(theirs) if is_dir(&theirs) && self.choice.side == Side::Ours => {
+            Some(theirs) if theirs.is_dir() && self.choice.side == Side::Ours => {
                 State::Know(conflict)
             }
             theirs => State::Decide(conflict, theirs.as_ref().map(Identity::of)),
@@ -319,8 +317,7 @@ impl Choose {
         origin: &TreePath,
         reads: &mut ReadSet,
     ) -> Outcome<Option<(TreePath, PathRecord)>> {
-        let mut lower = origin.clone();
-        while !lower.is_root() {
+        for lower in upwards(origin) {
             let speakers = speakers_of(facts, &lower, reads)?;
             if let Some(keeper) = speakers.into_iter().find(|s| s.word == Word::Hides)
                 && keeper.path != self.choice.path
@@ -328,7 +325,6 @@ impl Choose {
                 let record = read(facts, &keeper.path, reads)?;
                 return Ok(record.map(|record| (keeper.path, record)));
             }
-            lower = lower.parent();
         }
         Ok(None)
     }
@@ -459,7 +455,7 @@ impl Conflict {
     fn refusal(&self, side: Side) -> Option<String> {
         let is_ours = side == Side::Ours;
         let is_replaced = self.is_origin_replaced();
-        let is_dir = self.at_origin.as_ref().is_some_and(is_dir);
+        let is_dir = self.at_origin.as_ref().is_some_and(Attr::is_dir);
         let why = match &self.went_to {
             // It would show in two places.
             Some(path) if !is_replaced || side == Side::Theirs => {

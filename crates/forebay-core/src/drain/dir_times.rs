@@ -3,8 +3,7 @@
 //!
 //! The driver looks at directories, without a lock, and sets times. `F` is how it keeps one open.
 
-use crate::facts::{Attr, Timestamp};
-use crate::in_place::{Inode, inode_of};
+use crate::facts::{Attr, Inode, Timestamp};
 use crate::path::TreePath;
 use std::collections::BTreeMap;
 
@@ -76,7 +75,7 @@ pub struct VisitedDir<F> {
 impl<F> DirLook<F> {
     /// What was seen: the attributes, if there is a directory. Another one in its place is none.
     pub fn seen(&self, now: Option<&Attr>) -> DirSeen {
-        let now = now.filter(|now| inode_of(now) == self.inode);
+        let now = now.filter(|now| now.inode() == self.inode);
         DirSeen {
             mtime: now.map(|now| now.mtime),
             crossings: self.crossings,
@@ -87,7 +86,7 @@ impl<F> DirLook<F> {
 impl<F> VisitedDir<F> {
     /// The times that the directory gets, of access and of modification. `now`: its attributes.
     pub fn gets(&self, now: &Attr) -> Option<(Timestamp, Timestamp)> {
-        let is_it = inode_of(now) == self.inode;
+        let is_it = now.inode() == self.inode;
         let is_as_left = self.left.is_none_or(|left| now.mtime == left);
         (is_it && is_as_left && now.mtime != self.times.1).then_some(self.times)
     }
@@ -112,7 +111,7 @@ impl<F: Clone> VisitedDirs<F> {
 
     /// The time of a change by a program has been written to the directory with these attributes.
     pub fn has_written(&mut self, dir: &Attr, at: Timestamp) {
-        if let Some(&number) = self.by_inode.get(&inode_of(dir)) {
+        if let Some(&number) = self.by_inode.get(&dir.inode()) {
             self.dirs[number].left = Some(at);
         }
     }
@@ -125,18 +124,18 @@ impl<F: Clone> VisitedDirs<F> {
     /// Remembers the times that a directory has before the drain changes it. If the drain visits it again
     /// under another name, the first times count. Gives its number.
     pub fn keep(&mut self, path: &TreePath, file: F, attr: &Attr) -> usize {
-        let number = match self.by_inode.get(&inode_of(attr)) {
+        let number = match self.by_inode.get(&attr.inode()) {
             Some(&number) => {
                 self.dirs[number].path = path.clone();
                 number
             }
             None => {
                 let number = self.dirs.len();
-                self.by_inode.insert(inode_of(attr), number);
+                self.by_inode.insert(attr.inode(), number);
                 self.dirs.push(KeptDir {
                     path: path.clone(),
                     file: (number < OPEN_DIRS).then_some(file),
-                    inode: inode_of(attr),
+                    inode: attr.inode(),
                     atime: attr.atime,
                     mtime: attr.mtime,
                     left: Some(attr.mtime),

@@ -5,7 +5,6 @@
 //! directories get it and what modes they had, so that the next drain gives them back after one that was killed. A mode that
 //! somebody else has set meanwhile stays.
 
-use super::moves::is_dir;
 use crate::facts::{Attr, Timestamp};
 use crate::path::TreePath;
 
@@ -47,7 +46,7 @@ impl Lender {
     pub fn lends(&self, [from, to]: [&TreePath; 2], now: &Attr) -> Option<LentDir> {
         let own = now.mode & MODE;
         let keeps_group = own & libc::S_ISGID == 0 || self.groups.contains(&now.gid);
-        let is_due = is_dir(now) && now.uid == self.user && own & NEEDED != NEEDED && keeps_group;
+        let is_due = now.is_dir() && now.uid == self.user && own & NEEDED != NEEDED && keeps_group;
         (is_due && !self.may_everything()).then(|| LentDir {
             places: [from.clone(), to.clone()],
             made: now.btime,
@@ -74,7 +73,7 @@ impl LentDir {
 
     /// Is it this one that has these attributes?
     pub fn is(&self, now: &Attr) -> bool {
-        is_dir(now) && (now.ino, now.btime) == (self.ino, self.made)
+        now.is_dir() && (now.ino, now.btime) == (self.ino, self.made)
     }
 
     /// The mode that what has these attributes gets back. `None`: it is another one, or somebody has given it another mode.

@@ -32,9 +32,9 @@
 //!
 //! 0. Ends the transit of records that an earlier pass has left ([`Drain::resume`]), decides what somebody has chosen about
 //!    changes of others ([`SideChoice`]), and sweeps temporary names.
-//! 1. What was renamed goes to its final name, if that is free, or gets free by that. What still lies where a directory or
-//!    something else renamed is to come goes to a waiting name, what lies deepest first (*evacuate*). Waiting things that no
-//!    record speaks of go.
+//! 1. What was renamed goes to its final name, if that is free, gets free by that, or only holds what goes just before. What still
+//!    lies where a directory or something else renamed is to come goes to a waiting name, what lies deepest first (*evacuate*).
+//!    Waiting things that no record speaks of go.
 //! 2. What is hidden goes away (*clear*), unless something renamed still lies in it. So no round destroys what a later one needs:
 //!    swaps and chains need no special case.
 //! 3. All other renamed things take their final names and directories come into being, parents first. Then what step 2 has passed

@@ -485,16 +485,13 @@ impl Drain {
             };
             self.cursor = Some(last.lower.clone());
             self.sheet.walk.looked += 1;
-            let movers = page.into_iter().filter(|s| s.word == Word::Origin);
+            let mut movers = page.into_iter().filter(|s| s.word == Word::Origin);
             let what = match self.sheet.may_wait {
                 true => What::Evacuate,
                 false => What::Rename,
             };
-            let moves: Vec<_> = movers
-                .map(|speaker| Move::new(speaker.path, what))
-                .collect();
-            if let Some(only) = moves.into_iter().next() {
-                self.start(only);
+            if let Some(mover) = movers.next() {
+                self.start(Move::new(mover.path, what));
                 return Ok(());
             }
         }

@@ -5,10 +5,9 @@
 
 use super::act::{Act, DrainCommit, DrainVerdict, Got, Trouble, Work};
 use super::drain_facts::DrainFacts;
-use super::moves::is_dir;
 use super::reserved_names::{old_copy_path, waiting_path};
 use super::rules::{
-    OURS, Update, all_speakers, commit_of, has_contents, is_being_carried, is_ours, read, relocated,
+    OURS, Update, all_speakers, commit_of, has_contents, is_ours, is_placed_above, read, relocated,
 };
 use super::sheet::Sheet;
 use super::strand::Strand;
@@ -141,7 +140,7 @@ impl Resume {
         }
         if let (Kind::Moved, Some(origin)) = (record.kind, &record.origin) {
             let is_carried =
-                record.transit == Some(Transit::Placing) && is_being_carried(facts, origin, reads)?;
+                record.transit == Some(Transit::Placing) && is_placed_above(facts, origin, reads)?;
             return Ok((!is_carried).then_some(names));
         }
         if has_contents(record) {
@@ -215,7 +214,7 @@ impl Resume {
                 },
                 None => Told::Nothing,
             },
-            (Kind::Dir, _, [Some(attr)]) if is_dir(attr) => Told::Ours,
+            (Kind::Dir, _, [Some(attr)]) if attr.is_dir() => Told::Ours,
             (Kind::Dir, _, [_]) => Told::NotMade,
             // What is under the name is the copy, or it is not.
             (kind, _, [Some(now)]) if kind != Kind::Moved => {
@@ -229,6 +228,69 @@ impl Resume {
             (kind, _, [Some(_), None]) if kind != Kind::Moved => Told::Ours,
             _ => Told::Nothing,
         }
+    }
+
+    /// What this record is to become, and those that were marked with it.
+    fn judged(
+        &self,
+        record: &PathRecord,
+        found: &[Option<Attr>],
+        facts: &dyn DrainFacts,
+    ) -> Outcome<DrainCommit> {
+        let mut reads = self.reads.clone();
+        let told = match Mutation::ResumeForgetsRenames.is_in(|| facts.planted()) {
+            true => Told::Nothing,
+            false => self.told(record, found),
+        };
+        let (updates, labels) = match told {
+            Told::Arrived { from, to } => {
+                let is_final = to == self.path;
+                relocated(facts, &self.path, &from, &to, is_final, &mut reads)?
+            }
+            told => {
+                let path = self.path.clone();
+                let mut labels = Vec::new();
+                // The label may say already that nothing is hidden, and the record does not.
+                if has_contents(record) && record.hides.is_some() {
+                    labels.push((path.clone(), record.object));
+                }
+                let mut update = Update::marked(path, record.clone(), None);
+                if let Some(after) = &mut update.after {
+                    write_down(&told, record, after);
+                }
+                let mut updates = vec![update];
+                if let (Kind::Moved, Some(origin)) = (record.kind, &record.origin)
+                    && record.transit == Some(Transit::Placing)
+                {
+                    // What is in it was marked with it.
+                    updates.extend(marked_in(facts, &self.path, origin, &mut reads)?);
+                }
+                (updates, labels)
+            }
+        };
+        Ok(commit_of(facts, reads, updates, labels).0)
+    }
+}
+
+/// What the PFS tells of a record that stays where it is.
+fn write_down(told: &Told, before: &PathRecord, after: &mut PathRecord) {
+    match told {
+        Told::Ours => {
+            // One record speaks of one place.
+            after.hides = None;
+            match before.arriving.as_deref() {
+                Some(&there) => after.is_there_as(there),
+                None if before.kind == Kind::Dir => {}
+                None => after.replaces = None,
+            }
+            after.drained = Some(OURS);
+        }
+        Told::NotMade => (after.drained, after.replaces) = (None, None),
+        // What is hidden may have been removed.
+        Told::Nothing if before.transit != Some(Transit::Releasing) => {
+            after.replaces = before.replaces.map(Identity::doubtful);
+        }
+        Told::Nothing | Told::Arrived { .. } => {}
     }
 }
 
@@ -316,60 +378,7 @@ impl Strand for Resume {
                     return Err(Fault::KilledDrain { path, trouble }.into());
                 }
                 State::Judge(record, found) => {
-                    let mut reads = self.reads.clone();
-                    let mut labels = Vec::new();
-                    let told = match Mutation::ResumeForgetsRenames.is_in(|| facts.planted()) {
-                        true => Told::Nothing,
-                        false => self.told(record, found),
-                    };
-                    let updates = match told {
-                        Told::Arrived { from, to } => {
-                            let is_final = to == self.path;
-                            let path = &self.path;
-                            let moved = relocated(facts, path, &from, &to, is_final, &mut reads)?;
-                            labels = moved.1;
-                            moved.0
-                        }
-                        told => {
-                            let path = self.path.clone();
-                            // The label may say already that nothing is hidden, and the record does not.
-                            if has_contents(record) && record.hides.is_some() {
-                                labels.push((path.clone(), record.object));
-                            }
-                            let mut update = Update::marked(path, record.clone(), None);
-                            if let Some(after) = &mut update.after {
-                                match told {
-                                    Told::Ours => {
-                                        // One record speaks of one place.
-                                        after.hides = None;
-                                        match record.arriving.as_deref() {
-                                            Some(&there) => after.is_there_as(there),
-                                            None if record.kind == Kind::Dir => {}
-                                            None => after.replaces = None,
-                                        }
-                                        after.drained = Some(OURS);
-                                    }
-                                    Told::NotMade => {
-                                        (after.drained, after.replaces) = (None, None);
-                                    }
-                                    // What is hidden may have been removed.
-                                    Told::Nothing if record.transit != Some(Transit::Releasing) => {
-                                        after.replaces = record.replaces.map(Identity::doubtful);
-                                    }
-                                    Told::Nothing | Told::Arrived { .. } => {}
-                                }
-                            }
-                            let mut updates = vec![update];
-                            if let (Kind::Moved, Some(origin)) = (record.kind, &record.origin)
-                                && record.transit == Some(Transit::Placing)
-                            {
-                                // What is in it was marked with it.
-                                updates.extend(marked_in(facts, &self.path, origin, &mut reads)?);
-                            }
-                            updates
-                        }
-                    };
-                    let (commit, _) = commit_of(facts, reads, updates, labels);
+                    let commit = self.judged(record, found, facts)?;
                     self.state = State::Committing;
                     return Ok(Some(Act::Commit(commit)));
                 }

@@ -2,7 +2,6 @@
 
 use super::act::{Act, DrainCommit};
 use super::drain_facts::DrainFacts;
-use super::moves::is_dir;
 use super::reserved_names::{discarded_name, waiting_path};
 use crate::batch;
 use crate::bridge::{Mutation, ReadSet};
@@ -77,7 +76,7 @@ pub fn is_of_others_since(
     was_there: impl FnOnce() -> Option<bool>,
     is_touched: impl FnOnce() -> bool,
 ) -> bool {
-    if is_dir(found) {
+    if found.is_dir() {
         // What others put into a directory that was there is judged by itself.
         return found.btime >= moment
             || !was_there().unwrap_or_else(|| {
@@ -172,9 +171,8 @@ pub(super) fn unsettled(
     path: &TreePath,
     reads: &mut ReadSet,
 ) -> Outcome<Option<TreePath>> {
-    let mut at = path.clone();
     let mut highest = None;
-    loop {
+    for at in upwards(path) {
         let here = match read(facts, &at, reads)? {
             Some(r) if r.transit == Some(Transit::Placing) => false,
             Some(r) if r.kind == Kind::Moved => r.origin.as_ref() == Some(&at),
@@ -183,13 +181,10 @@ pub(super) fn unsettled(
             None => true,
         };
         if !here {
-            highest = Some(at.clone());
+            highest = Some(at);
         }
-        if at.is_root() {
-            return Ok(highest);
-        }
-        at = at.parent();
     }
+    Ok(highest)
 }
 
 /// Will the contents of this record replace what it hides, in one atomic rename?
@@ -212,8 +207,7 @@ pub(super) fn is_obstructed(
     path: &TreePath,
     reads: &mut ReadSet,
 ) -> Outcome<bool> {
-    let mut at = path.clone();
-    loop {
+    for at in upwards(path) {
         for speaker in speakers_of(facts, &at, reads)? {
             if speaker.word != Word::Hides {
                 continue;
@@ -229,11 +223,14 @@ pub(super) fn is_obstructed(
                 return Ok(true);
             }
         }
-        if at.is_root() {
-            return Ok(false);
-        }
-        at = at.parent();
     }
+    Ok(false)
+}
+
+/// This path, and all above it.
+pub(super) fn upwards(from: &TreePath) -> impl Iterator<Item = TreePath> {
+    let above = |at: &TreePath| (!at.is_root()).then(|| at.parent());
+    std::iter::successors(Some(from.clone()), above)
 }
 
 /// Why nothing may be put at `path` on the PFS now; `None` if something may.
@@ -285,8 +282,7 @@ pub(super) fn is_wanted(
     lower: &TreePath,
     reads: &mut ReadSet,
 ) -> Outcome<bool> {
-    let mut at = lower.clone();
-    loop {
+    for at in upwards(lower) {
         for speaker in speakers_of(facts, &at, reads)? {
             if speaker.word != Word::Hides {
                 continue;
@@ -299,11 +295,8 @@ pub(super) fn is_wanted(
                 return Ok(true);
             }
         }
-        if at.is_root() {
-            return Ok(false);
-        }
-        at = at.parent();
     }
+    Ok(false)
 }
 
 /// All records that speak of exactly this path of the PFS. Adds to `reads` that a commit relies on it.
@@ -390,54 +383,55 @@ fn any_speaker(
 }
 
 /// True if a directory strictly above this PFS path is on its way to another place, by a drain that has marked it.
-pub(super) fn is_being_carried(
+pub(super) fn is_placed_above(
     facts: &dyn DrainFacts,
     lower: &TreePath,
     reads: &mut ReadSet,
 ) -> Outcome<bool> {
-    let mut at = lower.clone();
-    while !at.is_root() {
-        at = at.parent();
-        for speaker in speakers_of(facts, &at, reads)? {
-            if speaker.word == Word::Origin {
-                let record = read(facts, &speaker.path, reads)?;
-                if record.is_some_and(|r| r.transit == Some(Transit::Placing)) {
-                    return Ok(true);
-                }
-            }
+    for at in upwards(lower).skip(1) {
+        if any_mark_at(facts, &at, reads, |mark| mark == Transit::Placing)? {
+            return Ok(true);
         }
     }
     Ok(false)
 }
 
-/// True if a directory above this PFS path is being moved there, so that the path soon means something else. Adds to
-/// `reads` that a commit relies on none being moved.
-pub(super) fn is_carried(
+/// True if something renamed that lies at this PFS path or above it is marked, so that the path soon may mean something else. Adds
+/// to `reads` that a commit relies on none being marked.
+pub(super) fn is_marked_upwards(
     facts: &dyn DrainFacts,
     lower: &TreePath,
     reads: &mut ReadSet,
 ) -> Outcome<bool> {
-    let mut at = lower.clone();
-    let mut carried = false;
-    loop {
-        for speaker in speakers_of(facts, &at, reads)? {
-            if speaker.word == Word::Origin {
-                let record = read(facts, &speaker.path, reads)?;
-                carried |= record.is_some_and(|r| r.transit.is_some());
-            }
-        }
-        if at.is_root() {
-            return Ok(carried);
-        }
-        at = at.parent();
+    let mut is_marked = false;
+    for at in upwards(lower) {
+        is_marked |= any_mark_at(facts, &at, reads, |_| true)?;
     }
+    Ok(is_marked)
+}
+
+/// Is something renamed that lies at exactly this PFS path marked so?
+fn any_mark_at(
+    facts: &dyn DrainFacts,
+    at: &TreePath,
+    reads: &mut ReadSet,
+    is_meant: impl Fn(Transit) -> bool,
+) -> Outcome<bool> {
+    let mut is_marked = false;
+    for speaker in speakers_of(facts, at, reads)? {
+        if speaker.word == Word::Origin {
+            let record = read(facts, &speaker.path, reads)?;
+            is_marked |= record.and_then(|r| r.transit).is_some_and(&is_meant);
+        }
+    }
+    Ok(is_marked)
 }
 
 /// The act that takes what is at `path` away from the PFS, which had these attributes a moment ago and is known by this to
 /// the record that speaks of it, if there is one. `oid` is the object on whose behalf it goes: it names a directory that
 /// can't go at once.
 pub(super) fn removal(path: TreePath, oid: ObjectId, attr: &Attr, known: Option<Identity>) -> Act {
-    if is_dir(attr) {
+    if attr.is_dir() {
         let aside = TreePath::root().join(&discarded_name(oid));
         let is = known.filter(|known| known.has_contents());
         Act::Discard { path, is, aside }

@@ -10,7 +10,7 @@ mod written;
 
 pub use written::{Written, WrittenInPlace};
 
-use crate::facts::Attr;
+use crate::facts::{Attr, Inode};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -23,14 +23,6 @@ const ON_ITS_WAY: Duration = Duration::from_secs(1);
 pub const OWN_COPY_LOOKS: u32 = 10;
 /// Pause after each of these.
 pub const OWN_COPY_PAUSE: Duration = Duration::from_millis(1);
-
-/// Device and number of an inode.
-pub type Inode = (u64, u64);
-
-/// The inode with these attributes.
-pub fn inode_of(attr: &Attr) -> Inode {
-    (attr.dev, attr.ino)
-}
 
 /// A map by file. It grows large and needs no order, so the driver chooses it; a hash map is forbidden in core.
 pub trait FileMap<V>: Default {
@@ -105,10 +97,6 @@ pub enum Users {
     AskProc,
 }
 
-fn is_file(attr: &Attr) -> bool {
-    attr.mode & libc::S_IFMT == libc::S_IFREG
-}
-
 impl<L: FileMap<Grant>, W: FileMap<Written>> Grants<L, W> {
     /// No grants yet. `has_past`: earlier bridges of this buffer may have granted something.
     pub fn new(has_past: bool) -> Self {
@@ -128,7 +116,7 @@ impl<L: FileMap<Grant>, W: FileMap<Written>> Grants<L, W> {
     /// Notes that a client is about to get a descriptor of the file with these attributes, perhaps to write to it. Without
     /// attributes it may be any file.
     pub fn note(&mut self, attr: Option<&Attr>, writes: bool, now: Duration) {
-        if attr.is_some_and(|attr| !is_file(attr)) {
+        if attr.is_some_and(|attr| !attr.is_file()) {
             return;
         }
         self.count += 1;
@@ -141,7 +129,7 @@ impl<L: FileMap<Grant>, W: FileMap<Written>> Grants<L, W> {
             self.last.clear();
             self.forgotten = number;
         }
-        let inode = inode_of(attr);
+        let inode = attr.inode();
         if writes {
             self.written.note(attr, false);
         }
@@ -151,7 +139,7 @@ impl<L: FileMap<Grant>, W: FileMap<Written>> Grants<L, W> {
     /// Notes that a client is about to change the file with these attributes by its path (`truncate`): what is no regular
     /// file is not written in place.
     pub fn note_change(&mut self, attr: &Attr) {
-        if is_file(attr) {
+        if attr.is_file() {
             self.written.note(attr, true);
         }
     }
@@ -164,7 +152,7 @@ impl<L: FileMap<Grant>, W: FileMap<Written>> Grants<L, W> {
     /// Notes what the writers of a file had left when it was hidden: it had these attributes, and nobody had it open, after that
     /// number of grants.
     pub fn note_left(&mut self, attr: &Attr, since: u64) {
-        if !self.was_granted_since(inode_of(attr), since) {
+        if !self.was_granted_since(attr.inode(), since) {
             self.written.note_left(attr);
         }
     }

@@ -1,7 +1,7 @@
 //! What programs may have made of files of the PFS by writing to them in place.
 
-use super::{FileMap, Inode, REMEMBERED, inode_of};
-use crate::facts::{Attr, Timestamp};
+use super::{FileMap, REMEMBERED};
+use crate::facts::{Attr, Inode, Timestamp};
 use crate::identity::Identity;
 use crate::path::TreePath;
 use crate::table::Change;
@@ -41,13 +41,13 @@ impl<W: FileMap<Written>> WrittenInPlace<W> {
 
     /// A client may write to the file with these attributes from now on, or changes it by its path.
     pub(super) fn note(&mut self, attr: &Attr, by_path: bool) {
-        let file = inode_of(attr);
+        let file = attr.inode();
         let known = self.get(file);
         if self.files.count() < REMEMBERED || known.is_some() {
             let written = Written {
                 born: attr.btime,
                 left: None,
-                by_path: by_path || known.is_some_and(|known| known.by_path),
+                by_path: by_path || known.is_some_and(|k| k.by_path && k.born == attr.btime),
             };
             self.files.insert(file, written);
             self.devices.insert(attr.dev);
@@ -56,21 +56,21 @@ impl<W: FileMap<Written>> WrittenInPlace<W> {
 
     /// Its writers have left this, and no client gets the file under the name that it had.
     pub(super) fn note_left(&mut self, attr: &Attr) {
-        let is_due = self.get(inode_of(attr)).is_some_and(Written::is_due);
+        let is_due = self.get(attr.inode()).is_some_and(Written::is_due);
         if is_due && self.may_have_made(attr) {
             let left = Written {
                 born: attr.btime,
                 left: Some(Identity::of(attr)),
                 by_path: false,
             };
-            self.files.insert(inode_of(attr), left);
+            self.files.insert(attr.inode(), left);
         }
     }
 
     /// Can clients of this bridge have made the file what it is now, by writing to it in place? Also false where there was no room
     /// to remember it; a drain then takes the write for a change by others and leaves the file.
     pub fn may_have_made(&self, now: &Attr) -> bool {
-        let written = self.get(inode_of(now));
+        let written = self.get(now.inode());
         written.is_some_and(|written| {
             written.born == now.btime && written.left.is_none_or(|left| left.is(now))
         })

@@ -202,9 +202,7 @@ impl Context<'_> {
 fn same_object(a: &Node, b: &Node) -> bool {
     match (a, b) {
         (Node::Born(a), Node::Born(b)) => a.object.oid == b.object.oid,
-        (Node::Lower(_, a), Node::Lower(_, b)) => {
-            (a.dev, a.ino) == (b.dev, b.ino) && a.mode & libc::S_IFMT != libc::S_IFDIR
-        }
+        (Node::Lower(_, a), Node::Lower(_, b)) => a.inode() == b.inode() && !a.is_dir(),
         _ => false,
     }
 }

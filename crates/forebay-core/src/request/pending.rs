@@ -519,5 +519,5 @@ impl Pending {
 }
 
 fn is_directory(answer: &Answer) -> bool {
-    matches!(answer, Answer::Attr(attr) if attr.mode & libc::S_IFMT == libc::S_IFDIR)
+    matches!(answer, Answer::Attr(attr) if attr.is_dir())
 }

@@ -210,34 +210,25 @@ impl Work {
                     }
                 }
                 Effect::WriteTimes => {
-                    if server.lower.times().any_waits() && server.lower.may_wait() {
-                        return Stand::Blocks(Task::WriteTimes);
+                    let blocks = server.lower.times().any_waits() && server.lower.may_wait();
+                    if let Some(stand) = self.run(server, Task::WriteTimes, blocks) {
+                        return stand;
                     }
-                    let outcome = Task::WriteTimes.run(server);
-                    self.take(server, outcome);
                 }
                 Effect::Grant(granting) => {
                     let blocks = is_lower(&granting) && server.lower.may_wait();
                     let socket = self.socket.clone();
                     let task = Task::Grant { granting, socket };
-                    if blocks {
-                        return Stand::Blocks(task);
-                    }
-                    match task.try_run(server) {
-                        Ok(outcome) => self.take(server, outcome),
-                        Err(task) => return Stand::Blocks(*task),
+                    if let Some(stand) = self.run(server, task, blocks) {
+                        return stand;
                     }
                 }
                 Effect::Announce { of } => self.announce(server, of),
                 Effect::Make { spec, open, link } => {
                     let blocks = copies_much(server, &spec);
                     let task = Task::Make { spec, open, link };
-                    if blocks {
-                        return Stand::Blocks(task);
-                    }
-                    match task.try_run(server) {
-                        Ok(outcome) => self.take(server, outcome),
-                        Err(task) => return Stand::Blocks(*task),
+                    if let Some(stand) = self.run(server, task, blocks) {
+                        return stand;
                     }
                 }
                 Effect::Enter { path, leaves } => {
@@ -265,6 +256,18 @@ impl Work {
                 Effect::Finish(finish) => return self.finish(server, finish),
             }
         }
+    }
+
+    /// Carries a task out here, unless it may block or would have to wait. Gives where the request stands then.
+    fn run(&mut self, server: &ServerHandle, task: Task, blocks: bool) -> Option<Stand> {
+        if blocks {
+            return Some(Stand::Blocks(task));
+        }
+        match task.try_run(server) {
+            Ok(outcome) => self.take(server, outcome),
+            Err(task) => return Some(Stand::Blocks(*task)),
+        }
+        None
     }
 
     /// The sync point that it waited for has been reached, if `status` is 0; else holds an errno.

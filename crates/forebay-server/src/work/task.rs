@@ -4,8 +4,7 @@
 use crate::ServerHandle;
 use crate::in_place;
 use crate::log::Cause;
-use forebay_core::facts::{Judged, LOWER_PAGE_ENTRIES, NewKind, NewObject};
-use forebay_core::in_place::Inode;
+use forebay_core::facts::{Attr, Inode, Judged, LOWER_PAGE_ENTRIES, NewKind, NewObject};
 use forebay_core::ops::GrantTarget;
 use forebay_core::path::TreePath;
 use forebay_core::record::ObjectName;
@@ -163,10 +162,7 @@ impl Task {
             Task::LookAtLeft(_) if on_lease == OnLease::GiveUp => return None,
             Task::LookAtLeft(files) => {
                 for file in files {
-                    let opened = server.lower.open(file, libc::O_RDONLY | libc::O_NONBLOCK);
-                    if let Ok(file) = opened {
-                        server.in_place.look_at_left(&file);
-                    }
+                    look_at_left(server, file);
                 }
                 Outcome::LookedAtLeft
             }
@@ -233,6 +229,18 @@ fn open(
             }
             Ok(file)
         }
+    }
+}
+
+/// Notes what clients have left in a file of the PFS, if it is there and can be opened.
+fn look_at_left(server: &ServerHandle, file: &TreePath) {
+    let (lower, flags) = (&server.lower, libc::O_RDONLY | libc::O_NONBLOCK);
+    // To open a FIFO or a device could act.
+    let Ok(Some(attr)) = lower.attr(file).map(|found| found.filter(Attr::is_file)) else {
+        return;
+    };
+    if let Ok(file) = lower.open_judged(file, &Judged::new(&attr), flags) {
+        server.in_place.look_at_left(&file, lower.may_wait());
     }
 }
 

@@ -4,8 +4,8 @@
 use super::node::Node;
 use super::pfs::Pfs;
 use forebay_core::bridge::Mutation;
-use forebay_core::facts::Attr;
-use forebay_core::in_place::{Grant, Grants, Inode, Lease, Users, Written, inode_of};
+use forebay_core::facts::{Attr, Inode};
+use forebay_core::in_place::{Grant, Grants, Lease, Users, Written};
 use forebay_core::path::TreePath;
 use forebay_core::record::ObjectName;
 use forebay_core::table::Change;
@@ -68,7 +68,7 @@ impl InPlace {
             return None;
         }
         self.grants.note(Some(attr), true, moment(now_us));
-        self.granted.insert(inode_of(attr), *attr);
+        self.granted.insert(attr.inode(), *attr);
         let fd = FIRST_FD + self.grants.count();
         let by_client = false;
         self.open.insert(fd, Open { number, by_client });
@@ -102,7 +102,7 @@ impl InPlace {
         planted: Option<Mutation>,
     ) -> Option<CopyOf> {
         let since = self.grants.count();
-        let inode = inode_of(attr);
+        let inode = attr.inode();
         let lease = self.lease(pfs.number(lower));
         let users = self.grants.users(inode, lease, false, moment(now_us));
         // A lease is refused only because somebody has the file open, so nobody has to be asked.

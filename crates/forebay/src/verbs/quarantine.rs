@@ -393,7 +393,7 @@ impl<'a> View<'a> {
         let on_pfs = sys::stat(target.dir.as_fd(), b"")
             .map_err(|e| fault(format!("{shown}: {}", plain(&e.into()))))?;
         let is_same = match client.lstat(dir.as_bytes()) {
-            Ok(seen) => (seen.dev, seen.ino) == (on_pfs.dev, on_pfs.ino),
+            Ok(seen) => seen.inode() == on_pfs.inode(),
             Err(ClientError::Errno(libc::ENOENT | libc::ENOTDIR)) => false,
             Err(e) => return Err(fault(format!("{shown}: {e}"))),
         };

@@ -75,8 +75,10 @@ fn copies_that_nobody_has_touched_stay_in_the_buffer() {
 #[test]
 fn what_is_in_a_directory_that_was_renamed_away_and_back_is_found_by_its_label() {
     let stage = Stage::new();
-    outside(&stage, "mkdir d; echo old > d/old");
-    let script = "cd pfs; mv d x; mv x d; echo new > d/new";
+    let script = "mkdir pfs/d; echo old > pfs/d/old";
+    stage.script(&["--keep"], script).ends_with(0);
+    // It is one of the PFS now, with a copy in it.
+    let script = "cd pfs; mv d x; mv x d; echo more >> d/old";
     stage.script(&["--keep"], script).ends_with(0);
     let said = stage.say(&["fsck", "--storage", "storage"]).ends_with(0);
     assert!(said.out.contains("nothing wrong"), "{said:?}");

@@ -189,33 +189,24 @@ pub(super) enum Again {
 }
 
 impl Again {
-    /// Takes the object up once more, if it may be.
-    pub(super) fn take_up(self, task: Task, sheet: &mut Sheet) {
-        match self {
-            Again::Changed => changed(task, sheet),
-            Again::Supplanted => supplanted(task, sheet),
+    /// Takes the object up once more, under another temporary name, if it may be.
+    pub(super) fn take_up(self, mut task: Task, sheet: &mut Sheet) {
+        let (tries, most) = match self {
+            Again::Changed => (&mut task.tries, COPY_TRIES),
+            Again::Supplanted => (&mut task.supplanted, MOST_SUPPLANTED),
+        };
+        *tries += 1;
+        if *tries < most {
+            sheet.tally.bytes_total += task.bytes;
+            return sheet.tasks.push_back(task);
         }
-    }
-}
-
-fn changed(mut task: Task, sheet: &mut Sheet) {
-    task.tries += 1;
-    if task.tries < COPY_TRIES {
-        sheet.tally.bytes_total += task.bytes;
-        sheet.tasks.push_back(task);
-    } else {
-        task.give_up(&Reason::Changing, sheet);
-    }
-}
-
-/// Its next copy has another temporary name.
-fn supplanted(mut task: Task, sheet: &mut Sheet) {
-    task.supplanted += 1;
-    if task.supplanted < MOST_SUPPLANTED {
-        sheet.tally.bytes_total += task.bytes;
-        sheet.tasks.push_back(task);
-    } else {
-        let cause = "others have put something else in place of each copy of it on the PFS";
-        task.give_up(&Reason::Blocked(cause.to_owned()), sheet);
+        let reason = match self {
+            Again::Changed => Reason::Changing,
+            Again::Supplanted => {
+                let cause = "others have put something else in place of each copy of it on the PFS";
+                Reason::Blocked(cause.to_owned())
+            }
+        };
+        task.give_up(&reason, sheet);
     }
 }

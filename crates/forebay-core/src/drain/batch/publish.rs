@@ -4,7 +4,6 @@ use super::{Again, Candidate, CopyBatch, CopyFate, PUBLISHED_AT_ONCE, State, Sus
 use crate::bridge::{Mutation, ReadSet};
 use crate::drain::act::{Act, DrainCommit, Named, Work};
 use crate::drain::drain_facts::DrainFacts;
-use crate::drain::moves::is_dir;
 use crate::drain::rules::{
     Update, commit_of, is_changed, is_ours, is_ours_in_place, obstacle, stamp,
 };
@@ -102,7 +101,7 @@ impl CopyBatch {
                 candidate.found.push(there.map(Identity::of));
                 let trusts = |bug: Mutation| bug.is(planted);
                 let now = match found {
-                    Ok(Some(found)) if is_dir(&found) => CopyFate::Failed(Reason::Taken),
+                    Ok(Some(found)) if found.is_dir() => CopyFate::Failed(Reason::Taken),
                     Ok(Some(_))
                         if !is_ours(path, record) && !trusts(Mutation::ReplacesStrangers) =>
                     {

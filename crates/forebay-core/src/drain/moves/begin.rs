@@ -6,8 +6,8 @@ use crate::drain::drain_facts::DrainFacts;
 use crate::drain::reserved_names::waiting_path;
 use crate::drain::rules::{
     OURS, all_speakers, has_contents, has_to_leave, hides_itself, holds_something_hidden,
-    holds_something_moved, is_carried, is_obstructed, is_replaced, is_wanted, obstacle, read,
-    speakers_of, unsettled,
+    holds_something_moved, is_marked_upwards, is_obstructed, is_replaced, is_wanted, obstacle,
+    read, speakers_of, unsettled,
 };
 use crate::drain::sheet::{Reason, Sheet};
 use crate::facts::Outcome;
@@ -60,7 +60,11 @@ impl Move {
     ) -> Outcome<bool> {
         let to = &self.path;
         let hides_it = record.kind == Kind::Moved && record.hides.as_ref() == Some(to);
-        if !hides_it || hides_itself(to, record) || record.arriving.is_none() || sheet.is_left(to) {
+        if !hides_it || record.arriving.is_none() || sheet.is_left(to) {
+            return Ok(false);
+        }
+        let way = has_to_leave(facts, to, record, &mut self.reads)?;
+        if way.is_none_or(|(from, _)| unswept(&from, sheet).is_some()) {
             return Ok(false);
         }
         let (dir, reads) = (to.parent(), &mut self.reads);
@@ -224,8 +228,9 @@ impl Move {
         facts: &dyn DrainFacts,
         sheet: &mut Sheet,
     ) -> Outcome<()> {
-        // What was refused before is for the next pass.
-        let is_left = sheet.has_settled && sheet.is_left(&self.path);
+        // What was refused before is for the next pass. What something renamed replaces stays if that can't come.
+        let is_over = sheet.has_settled || record.kind == Kind::Moved;
+        let is_left = is_over && sheet.is_left(&self.path);
         if is_left || record.kind != Kind::Whiteout && record.hides.is_none() {
             self.state = State::End;
             return Ok(());
@@ -252,7 +257,7 @@ impl Move {
             self.state = State::Finish;
             return Ok(());
         };
-        if is_carried(facts, &target, &mut self.reads)? {
+        if is_marked_upwards(facts, &target, &mut self.reads)? {
             self.state = State::Wait;
         } else if holds_something_moved(facts, &target, &mut self.reads)? {
             let record = &self.marked[0].1;
@@ -308,8 +313,8 @@ impl Move {
         if let Some(cause) = obstacle(facts, &self.path, &mut self.reads)? {
             return self.leave(cause, sheet);
         }
-        self.was_made = record.drained.is_some();
-        if self.was_made && record.drained != Some(OURS) {
+        self.may_have_been_made = record.drained.is_some();
+        if self.may_have_been_made && record.drained != Some(OURS) {
             // It is known to be there; perhaps it is no more.
             self.is_unmarked = true;
         }

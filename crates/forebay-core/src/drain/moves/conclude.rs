@@ -27,7 +27,7 @@ impl Move {
     pub(super) fn unmarks(&self, path: TreePath, record: PathRecord) -> Update {
         let mut update = Update::marked(path, record, None);
         let is_taken = matches!(self.outcome, Err(Some(Reason::Taken)));
-        let may_be_there = (self.may_be_made || self.was_made) && !is_taken;
+        let may_be_there = (self.may_be_made || self.may_have_been_made) && !is_taken;
         if let (What::MakeDir, false, Some(after)) = (self.what, may_be_there, &mut update.after) {
             (after.drained, after.replaces) = (None, None);
         }

@@ -1,6 +1,6 @@
 //! Moves of which nobody knows whether they have been done: the PFS said that they failed.
 
-use super::{Move, State, What, is_dir};
+use super::{Move, State, What};
 use crate::drain::act::Work;
 use crate::drain::sheet::{Reason, Sheet};
 use crate::facts::Attr;
@@ -24,7 +24,7 @@ impl Move {
     /// looks again.
     pub(super) fn looked_in_doubt(&mut self, seen: &[Work<Option<Attr>>], sheet: &mut Sheet) {
         self.looks += 1;
-        let is_no_dir = |dir: &Work<Option<Attr>>| matches!(dir, Ok(found) if !found.is_some_and(|a| is_dir(&a)));
+        let is_no_dir = |dir: &Work<Option<Attr>>| matches!(dir, Ok(found) if !found.is_some_and(|found| found.is_dir()));
         let (is_done, dir) = match (&self.way, seen) {
             (Some(_), [Ok(None), Ok(Some(there)), dir @ ..]) => {
                 let is_it = match self.what {
@@ -34,7 +34,7 @@ impl Move {
                 (is_it, dir)
             }
             (Some(_), [_, _, dir @ ..]) => (false, dir),
-            (None, [Ok(Some(there)), dir @ ..]) => (is_dir(there), dir),
+            (None, [Ok(Some(there)), dir @ ..]) => (there.is_dir(), dir),
             (None, [_, dir @ ..]) => (false, dir),
             _ => unreachable!("one look for each place"),
         };

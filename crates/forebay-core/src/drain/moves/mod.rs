@@ -96,12 +96,12 @@ pub(super) struct Move {
     goal: What,
     /// The directory that could not be made may be there.
     may_be_made: bool,
-    /// It was, and is there.
+    /// It was found there after a failure, and is made once more to see whose it is.
     is_made_again: bool,
     /// Looks since it has failed.
     looks: u32,
     /// The directory may have been made before.
-    was_made: bool,
+    may_have_been_made: bool,
     outcome: Result<(), Option<Reason>>,
     tries: u32,
 }
@@ -122,14 +122,14 @@ impl Move {
             may_be_made: false,
             is_made_again: false,
             looks: 0,
-            was_made: false,
+            may_have_been_made: false,
             outcome: Ok(()),
             tries: 0,
         }
     }
 
-    /// What has to be seen on the PFS before anything is done there.
-    fn marked(&mut self) -> Act {
+    /// What comes after the mark: a look at what has to be seen on the PFS before anything is done there, or to make a directory.
+    fn first_act(&mut self) -> Act {
         match (self.what, &self.way) {
             (What::MakeDir, _) => {
                 self.state = State::Acting;
@@ -159,13 +159,10 @@ impl Move {
     }
 
     fn seen(&mut self, seen: Vec<Work<Option<Attr>>>, planted: Option<Mutation>) {
-        let mut found = Vec::new();
-        for look in seen {
-            match look {
-                Ok(attr) => found.push(attr),
-                Err(trouble) => return self.finish(Err(trouble)),
-            }
-        }
+        let found: Vec<_> = match seen.into_iter().collect() {
+            Ok(found) => found,
+            Err(trouble) => return self.finish(Err(trouble)),
+        };
         self.state = match (self.what, &self.way, &found[..]) {
             // Somebody else has taken the name under which it was to wait.
             (What::Evacuate, Some(way), [_, Some(waits), ..]) if !self.is_renamed(waits) => {
@@ -193,8 +190,8 @@ impl Move {
                 State::Finish
             }
             // Put aside, it would have neither its old name nor its new one.
-            (What::Evacuate, Some(_), [_, _, Some(end)]) if self.is_taken(end).is_some() => {
-                self.outcome = Err(self.is_taken(end));
+            (What::Evacuate, Some(_), [_, _, Some(end)]) if self.refusal_at_end(end).is_some() => {
+                self.outcome = Err(self.refusal_at_end(end));
                 State::Finish
             }
             (What::Rename, Some(_), [Some(_), Some(_)]) => {
@@ -250,7 +247,7 @@ impl Move {
     }
 
     /// Why it can't get its name where this is; `None`: this is what goes before, as far as its inode number tells.
-    fn is_taken(&self, end: &Attr) -> Option<Reason> {
+    fn refusal_at_end(&self, end: &Attr) -> Option<Reason> {
         let (_, record) = &self.marked[0];
         match record.replaces.filter(|_| record.hides.is_some()) {
             None if record.hides.is_none() => Some(Reason::Taken),
@@ -265,7 +262,7 @@ impl Move {
         let trusts = Mutation::ReplacesWhatOthersChanged.is(planted);
         self.state = match record.replaces {
             Some(_) if is_changed(record, found) && !trusts => State::Suspect(*found),
-            Some(known) if known.has_contents() && is_dir(found) && !trusts => {
+            Some(known) if known.has_contents() && found.is_dir() && !trusts => {
                 State::Know(record.hides.clone().unwrap_or_default(), *found)
             }
             _ => State::Act(self.removal(found)),
@@ -314,16 +311,12 @@ impl Move {
     }
 }
 
-pub(super) fn is_dir(attr: &Attr) -> bool {
-    attr.mode & libc::S_IFMT == libc::S_IFDIR
-}
-
 impl Strand for Move {
     fn take(&mut self, got: Got, sheet: &mut Sheet) {
         match (&self.state, got) {
             (State::Waiting, Got::Done) => self.state = State::Begin,
             (State::Peeking, Got::Seen(seen)) => match &seen[..] {
-                [Ok(Some(attr))] if is_dir(attr) => self.state = State::Mark,
+                [Ok(Some(attr))] if attr.is_dir() => self.state = State::Mark,
                 [Ok(Some(_))] => self.state = State::End,
                 [Ok(None)] => {
                     self.is_unmarked = true;
@@ -431,7 +424,7 @@ impl Strand for Move {
                     self.state = State::Marking;
                     return Ok(Some(Act::Commit(commit)));
                 }
-                State::Marked => return Ok(Some(self.marked())),
+                State::Marked => return Ok(Some(self.first_act())),
                 State::Know(path, found) => {
                     let know = Act::Know(path.clone());
                     self.state = State::Knowing(*found);

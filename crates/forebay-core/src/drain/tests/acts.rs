@@ -325,7 +325,7 @@ impl World {
             }
             Act::Dress { path, is, object } => {
                 let found = self.lower_attr(path).unwrap_or_default();
-                assert!(moves::is_dir(&found) && is.is_dir_of(&found), "{path}");
+                assert!(found.is_dir() && is.is_dir_of(&found), "{path}");
                 self.of_another_user.remove(path);
                 let changed = self.objects[&object.oid].changed;
                 self.dressed.insert(path.clone(), changed);
