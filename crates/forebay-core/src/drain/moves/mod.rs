@@ -17,7 +17,7 @@ use crate::drain::strand::Strand;
 use crate::facts::{Attr, Outcome};
 use crate::identity::Identity;
 use crate::path::TreePath;
-use crate::record::PathRecord;
+use crate::record::{Kind, PathRecord};
 
 /// Conflicts that one move survives before it is left for the next pass.
 const MAX_CONFLICTS: u32 = 100;
@@ -142,9 +142,12 @@ impl Move {
                 Act::Look(paths.cloned().collect())
             }
             (_, None) => {
-                let target = self.marked[0].1.hides.clone();
+                let (_, record) = &self.marked[0];
+                let is_known = record.kind == Kind::Moved && record.arriving.is_some();
+                let comes = record.origin.clone().filter(|_| is_known);
+                let paths = record.hides.clone().into_iter().chain(comes);
                 self.state = State::Looking;
-                Act::Look(target.into_iter().collect())
+                Act::Look(paths.collect())
             }
         }
     }
@@ -229,7 +232,14 @@ impl Move {
                 }));
             }
             (What::Clear, ..) if Mutation::ClearsWithoutRemoving.is(planted) => State::Finish,
-            (What::Clear, _, [Some(attr)]) => return self.clear(attr, planted),
+            // Others have taken away what was to come in its place.
+            (What::Clear, _, [Some(_), comes])
+                if !comes.as_ref().is_some_and(|it| self.is_renamed_inode(it)) =>
+            {
+                self.outcome = Err(Some(Reason::Changed));
+                State::Finish
+            }
+            (What::Clear, _, [Some(attr), ..]) => return self.clear(attr, planted),
             _ => State::Finish,
         };
     }
