@@ -62,18 +62,6 @@ impl Identity {
         Self::new(now, is_shown && now.nlink <= 1)
     }
 
-    /// Without the change time, if it is no directory.
-    pub(crate) fn without_ctime(self) -> Self {
-        let kept = match self.state & IS_DIR {
-            0 => !BELOW_BODY | PASSING | SHARED,
-            _ => u64::MAX,
-        };
-        Identity {
-            state: self.state & kept,
-            ..self
-        }
-    }
-
     /// Of a directory, with its birth: another one may get its number when it is gone. What is in it is not known.
     pub fn of_dir(attr: &Attr) -> Self {
         let born = match attr.btime == Timestamp::default() {
@@ -458,7 +446,6 @@ mod tests {
         let known = |before: &Attr, now: &Attr, at_once| {
             let known = Identity::of_named(before, now, at_once);
             assert!(known.is(now));
-            assert_eq!(known.without_ctime(), Identity::of_copy(now));
             known
         };
         assert!(!known(&file(), &named, false).is(&changed));
@@ -472,8 +459,6 @@ mod tests {
         assert!(both.is(&changed));
         changed.size += 1;
         assert!(!both.is(&changed));
-        let dir = Identity::of(&dir()).with_contents([]);
-        assert_eq!(dir.without_ctime(), dir);
     }
 
     #[test]

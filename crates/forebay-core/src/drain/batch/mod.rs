@@ -58,12 +58,9 @@ impl Candidate {
     /// Writes down what is known of the nth of its names after a failure.
     fn failed(&self, n: usize, path: &TreePath, record: &mut PathRecord) {
         let placed = match self.placed.get(n) {
-            // It is not there, but an earlier one may be. What came back from under its temporary name has another change time.
-            placed @ (None | Some(Some(false))) => {
+            // It is not there, but an earlier one may be.
+            None | Some(Some(false)) => {
                 record.arriving = self.earlier[n].map(Box::new);
-                if placed.is_some() {
-                    record.replaces = record.replaces.map(Identity::without_ctime);
-                }
                 return;
             }
             Some(Some(true)) => true,
@@ -76,8 +73,7 @@ impl Candidate {
             record.hides = None;
         } else {
             // The one or the other is there.
-            let back = self.found[n].map(Identity::without_ctime);
-            record.replaces = back.or(record.replaces);
+            record.replaces = self.found[n].or(record.replaces);
             record.arriving = Some(Box::new(self.copy));
         }
     }
