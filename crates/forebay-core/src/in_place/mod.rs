@@ -149,8 +149,8 @@ impl<L: FileMap<Grant>, W: FileMap<Written>> Grants<L, W> {
         &self.written
     }
 
-    /// Notes what the writers of a file had left when it was hidden: it had these attributes, and nobody had it open, after that
-    /// number of grants.
+    /// Notes what the writers of a file had left when it was hidden: it had these attributes, and nobody had it open for writing,
+    /// after that number of grants.
     pub fn note_left(&mut self, attr: &Attr, since: u64) {
         if !self.was_granted_since(attr.inode(), since) {
             self.written.note_left(attr);

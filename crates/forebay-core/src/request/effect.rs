@@ -138,7 +138,7 @@ pub enum Effect {
     /// [`super::Pending::held_in_place`].
     Commit(Commit),
     /// It is committed, and keeps these files of the PFS from view, to which clients may have written in place. Where nobody has
-    /// one open any more, note what they have left ([`crate::in_place::Grants::note_left`]): what others make of it later is told from
+    /// one open for writing any more, note what they have left ([`crate::in_place::Grants::note_left`]): what others make of it later is told from
     /// that. It has no outcome: the next step is the end.
     LookAtLeft(Vec<TreePath>),
     /// The end.

@@ -189,7 +189,7 @@ pub(super) enum Again {
 }
 
 impl Again {
-    /// Takes the object up once more, under another temporary name, if it may be.
+    /// Takes the object up once more, if it may be. What was supplanted gets another temporary name.
     pub(super) fn take_up(self, mut task: Task, sheet: &mut Sheet) {
         let (tries, most) = match self {
             Again::Changed => (&mut task.tries, COPY_TRIES),
