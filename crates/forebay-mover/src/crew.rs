@@ -14,9 +14,19 @@ pub(crate) enum Job {
     Follow(Vec<FollowUp>),
 }
 
+impl Job {
+    /// Does it begin when the disks have what was committed before?
+    fn waits(&self) -> bool {
+        matches!(self, Job::Act(act) if act.changes_names_of_pfs())
+    }
+}
+
 #[derive(Default)]
 struct State {
+    /// Those that can begin at once.
     jobs: VecDeque<(ActTicket, Job)>,
+    /// Those that wait for the disks first.
+    waiting: VecDeque<(ActTicket, Job)>,
     outcomes: Vec<(ActTicket, Result<Got, Halt>)>,
     is_over: bool,
 }
@@ -32,19 +42,29 @@ pub(crate) struct Crew {
 impl Crew {
     /// Queues a job for the first mover that is free.
     pub(crate) fn put(&self, ticket: ActTicket, job: Job) {
-        self.state.lock().jobs.push_back((ticket, job));
+        let mut state = self.state.lock();
+        match job.waits() {
+            true => state.waiting.push_back((ticket, job)),
+            false => state.jobs.push_back((ticket, job)),
+        }
+        drop(state);
         self.has_job.notify_one();
     }
 
-    /// Waits for the next job of the calling mover; `None` at the end.
-    pub(crate) fn next(&self) -> Option<(ActTicket, Job)> {
+    /// Waits for the next job of the calling mover, one of `movers`; `None` at the end. If only such are left that wait for the
+    /// disks before they begin, it gets its share of them: they can wait together, and the longer they are left, the more there are.
+    pub(crate) fn next(&self, movers: usize) -> Option<Vec<(ActTicket, Job)>> {
         let mut state = self.state.lock();
         loop {
             if state.is_over {
                 return None;
             }
             if let Some(job) = state.jobs.pop_front() {
-                return Some(job);
+                return Some(vec![job]);
+            }
+            let share = state.waiting.len().div_ceil(movers);
+            if share > 0 {
+                return Some(state.waiting.drain(..share).collect());
             }
             self.has_job.wait(&mut state);
         }
@@ -78,5 +98,43 @@ impl Drop for Closing<'_> {
     fn drop(&mut self) {
         self.0.state.lock().is_over = true;
         self.0.has_job.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forebay_core::drain::NewDir;
+    use forebay_core::path::TreePath;
+    use forebay_core::record::{BridgeId, ObjectId, ObjectName};
+
+    #[test]
+    fn what_waits_for_the_disks_comes_last_and_is_shared_out() {
+        let crew = Crew::default();
+        let waits = || {
+            Job::Act(Act::MakeDir(NewDir {
+                path: TreePath::new("d").unwrap(),
+                object: ObjectName {
+                    oid: ObjectId::new(BridgeId(1), 1, 1),
+                    link: 0,
+                },
+                known: None,
+            }))
+        };
+        for ticket in 0..9 {
+            crew.put(ticket, waits());
+        }
+        for ticket in 9..11 {
+            crew.put(ticket, Job::Act(Act::Pause));
+        }
+        let mut took = || {
+            let jobs = crew.next(4).unwrap();
+            jobs.iter().map(|(ticket, _)| *ticket).collect::<Vec<_>>()
+        };
+        let shares = [(); 7].map(|()| took());
+        let expected: [&[u64]; 7] = [&[9], &[10], &[0, 1, 2], &[3, 4], &[5], &[6], &[7]];
+        assert_eq!(shares, expected);
+        drop(crew.closing());
+        assert!(crew.next(4).is_none(), "nothing begins any more");
     }
 }

@@ -201,9 +201,11 @@ impl<'g> Pass<'g> {
             let _closing = crew.closing();
             let movers = sys::start_threads(scope, 0..movers, |_| {
                 sys::let_others_run_first(MOVER_NICE);
-                while let Some(job) = crew.next() {
-                    let outcome = self.carry_out(&job.1);
-                    crew.ended(job.0, outcome);
+                while let Some(jobs) = crew.next(movers) {
+                    let mut is_settled = false;
+                    for (ticket, job) in jobs {
+                        crew.ended(ticket, self.carry_out(&job, &mut is_settled));
+                    }
                 }
             });
             self.conduct(&mut drain, &crew, movers)
@@ -216,8 +218,8 @@ impl<'g> Pass<'g> {
         let mut under_way = 0;
         let mut has_more = true;
         loop {
-            // At most as many acts as movers: with one mover, everything happens in one order.
-            let is_full = under_way >= movers.max(1);
+            // With one mover, everything happens in one order.
+            let is_full = movers <= 1 && under_way > 0;
             for (ticket, outcome) in crew.take_outcomes(is_full || !has_more) {
                 under_way -= 1;
                 has_more = true;
@@ -254,7 +256,7 @@ impl<'g> Pass<'g> {
                 NextAct::End => return self.ground.door.settle(),
             };
             if movers == 0 {
-                drain.done(ticket, self.carry_out(&job)?);
+                drain.done(ticket, self.carry_out(&job, &mut false)?);
                 self.counters.follow(drain.tally());
             } else {
                 under_way += 1;
@@ -273,9 +275,10 @@ impl<'g> Pass<'g> {
         drain.next(self.ground.door)
     }
 
-    fn carry_out(&self, job: &Job) -> Result<Got, Halt> {
+    /// `is_settled`: the disks have all commits that come before the job.
+    fn carry_out(&self, job: &Job, is_settled: &mut bool) -> Result<Got, Halt> {
         match job {
-            Job::Act(act) => self.act(act),
+            Job::Act(act) => self.act(act, is_settled),
             Job::Follow(follow_ups) => {
                 self.ground.door.follow(follow_ups);
                 Ok(Got::Verdict(DrainVerdict::Committed))
@@ -283,11 +286,12 @@ impl<'g> Pass<'g> {
         }
     }
 
-    fn act(&self, act: &Act) -> Result<Got, Halt> {
+    fn act(&self, act: &Act, is_settled: &mut bool) -> Result<Got, Halt> {
         self.points.pass()?;
         let ground = &self.ground;
-        if act.changes_names_of_pfs() {
+        if act.changes_names_of_pfs() && !*is_settled {
             ground.door.settle()?;
+            *is_settled = true;
         }
         let changing = ground.lower.begin_act(&act.visited_dirs());
         let got = self.permitted(&act.needs_to_change(), || self.carry_out_act(act));

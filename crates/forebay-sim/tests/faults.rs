@@ -196,12 +196,13 @@ fn runs_to_find(mutation: Mutation) -> Vec<FaultOptions> {
 
 /// Planted bugs that 500 seeds of the default options do not show. They are looked for in the weather that they take,
 /// [`runs_to_find`]; all others with the default options.
-const SELDOM: [Mutation; 14] = [
+const SELDOM: [Mutation; 15] = [
     Mutation::LooksOutliveTheirRecords,
     Mutation::RemovalsAreNotWaitedFor,
     Mutation::RemovalsAreNotFinished,
     Mutation::ChangesMeanwhileAreIgnored,
     Mutation::HeldFilesAreCopied,
+    Mutation::MovesAreInEachOthersWay,
     Mutation::ReleasesOneOfSeveralNames,
     Mutation::SpeakersAreNotChecked,
     Mutation::RebuiltTablesForgetWhatIsOver,

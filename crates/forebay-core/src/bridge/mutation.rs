@@ -67,11 +67,12 @@ pub enum Mutation {
     NamelessObjectsAreKept,
     ChangesMeanwhileAreIgnored,
     HeldFilesAreCopied,
+    MovesAreInEachOthersWay,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Mutation; 59] = [
+    pub const ALL: [Mutation; 60] = [
         Mutation::HomeSkipsVersionCheck,
         Mutation::ReplyBeforeCommit,
         Mutation::RenameAsTwoBatches,
@@ -131,6 +132,7 @@ impl Mutation {
         Mutation::NamelessObjectsAreKept,
         Mutation::ChangesMeanwhileAreIgnored,
         Mutation::HeldFilesAreCopied,
+        Mutation::MovesAreInEachOthersWay,
     ];
 
     /// Does it take several bridges to go wrong?

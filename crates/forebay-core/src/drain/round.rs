@@ -58,6 +58,14 @@ impl Round {
         ) || self.releases()
     }
 
+    /// Do names change in it, one after the other or some at the same time?
+    pub(super) fn moves(self) -> bool {
+        matches!(
+            self,
+            Round::Evacuate | Round::Clear | Round::Settle | Round::ClearAgain
+        )
+    }
+
     /// Does it let copies go?
     pub(super) fn releases(self) -> bool {
         matches!(

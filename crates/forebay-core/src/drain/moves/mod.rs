@@ -75,6 +75,16 @@ enum State {
     End,
 }
 
+/// The places that a move of this record is about: moves of which no place of one is a place of the other, or above or below it,
+/// have nothing to do with each other.
+pub(super) fn places(path: &TreePath, record: &PathRecord) -> Vec<TreePath> {
+    let others = record.origin.iter().chain(&record.hides);
+    let mut places: Vec<_> = others.chain([path]).cloned().collect();
+    places.sort_unstable();
+    places.dedup();
+    places
+}
+
 /// One change of the names on the PFS.
 #[derive(Debug)]
 pub(super) struct Move {

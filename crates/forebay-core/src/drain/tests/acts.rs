@@ -324,10 +324,17 @@ impl World {
                 Got::Did(self.fails("open directory"))
             }
             Act::Dress { path, is, object } => {
+                // A program may have removed it since.
+                let Some(changed) = self.objects.get(&object.oid).map(|object| object.changed)
+                else {
+                    return Got::Did(Err(Trouble {
+                        operation: "stat in the buffer",
+                        errno: libc::ENOENT,
+                    }));
+                };
                 let found = self.lower_attr(path).unwrap_or_default();
                 assert!(found.is_dir() && is.is_dir_of(&found), "{path}");
                 self.of_another_user.remove(path);
-                let changed = self.objects[&object.oid].changed;
                 self.dressed.insert(path.clone(), changed);
                 Got::Did(Ok(()))
             }

@@ -4,6 +4,7 @@
 mod acts;
 mod directories;
 mod model;
+mod together;
 
 use super::reserved_names::old_copy_path;
 use super::*;
