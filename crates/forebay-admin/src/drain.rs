@@ -72,6 +72,9 @@ pub struct DrainStatus {
     pub bytes_total: u64,
     /// Bytes copied.
     pub bytes_done: u64,
+    /// Bytes of `files_drained`.
+    #[serde(default)]
+    pub bytes_drained: u64,
     /// Bytes read back from the PFS and found equal.
     pub bytes_verified: u64,
     /// What was done to bring it to the disks of the PFS, in words; empty before there was a drain.

@@ -18,16 +18,33 @@ use std::sync::Arc;
 /// Longest value, and longest list of names, that Linux allows.
 const XATTR_BYTES: usize = 64 << 10;
 
+/// The name of a directory in itself.
+const ITSELF: &[u8] = b".";
+
 impl Worker<'_> {
     /// Attributes of a node: of its descriptor, if there is one, and else the bridge is asked.
     fn attr(&mut self, node: u64) -> Sys<Attr> {
-        let known = {
+        let (dir, open) = {
             let nodes = locked(&self.server.nodes);
-            nodes.dir(node).or_else(|| nodes.any_open(node))
+            (nodes.dir(node), nodes.any_open(node))
         };
-        match known {
-            Some(known) => sys::stat(known.as_fd(), b""),
-            None => self.name_of(node).map(|(_, _, attr)| attr),
+        // The bridge writes the times of directories a moment later than it tells them.
+        let asked = dir
+            .is_some()
+            .then(|| self.within(node, |door, start| door.stat(start, ITSELF)));
+        match (asked, dir.or(open)) {
+            (Some(Ok(attr)), _) => Ok(attr),
+            (_, Some(known)) => sys::stat(known.as_fd(), b""),
+            (_, None) => self.name_of(node).map(|(_, _, attr)| attr),
+        }
+    }
+
+    /// The bridge writes the time of a directory that it has not written yet: later it would come over those that a program sets.
+    fn write_time(&mut self, node: u64) {
+        let is_dir = locked(&self.server.nodes).dir(node).is_some();
+        if is_dir {
+            // It does that when it opens the directory. One that is gone has no times that anybody sees.
+            let _ = self.within(node, |door, start| door.resolve(start, ITSELF, 0));
         }
     }
 
@@ -74,6 +91,7 @@ impl Worker<'_> {
             rustix::fs::chmodat(CWD, &path, mode, AtFlags::empty())?;
         }
         if has(set::ATIME | set::MTIME) {
+            self.write_time(node);
             let time = |bit: u32, now: u32, (sec, nsec): (i64, u32)| Timespec {
                 tv_sec: sec,
                 tv_nsec: match (has(bit), has(now)) {

@@ -223,8 +223,8 @@ impl Pass<'_> {
             }
         }
         let size = sys::stat(file.as_fd(), b"").during("stat")?.size;
-        let expected: u64 = written.ranges.iter().map(|(start, end)| end - start).sum();
-        let is_same = size == written.size && verified == expected && sum.digest() == written.sum;
+        let is_whole = size == written.size && verified == written.bytes();
+        let is_same = is_whole && sum.digest() == written.sum;
         if !is_same {
             return Err(Errno::IO).during("verify");
         }
@@ -247,9 +247,14 @@ impl Pass<'_> {
                 }
                 None => missing(),
             };
-            // Of one that does not have its names it has to be known what may be removed.
-            if let (Some(held), Ok(Named::Supplanted) | Err(_)) = (held, &named) {
-                self.copies.put(held);
+            match (held, &named) {
+                (Some(held), Ok(Named::Whole(_))) => {
+                    let bytes = held.written.map_or(0, |written| written.bytes());
+                    Counters::add(&self.counters.bytes_drained, bytes);
+                }
+                // Of one that does not have its names it has to be known what may be removed.
+                (Some(held), Ok(Named::Supplanted) | Err(_)) => self.copies.put(held),
+                (None, _) => {}
             }
             outcomes.push(named.map_err(Trouble::into_core));
         }

@@ -35,6 +35,13 @@ pub(crate) struct Written {
     is_short: bool,
 }
 
+impl Written {
+    /// Bytes of the ranges.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.ranges.iter().map(|(start, end)| end - start).sum()
+    }
+}
+
 impl Pass<'_> {
     /// Puts the contents under a temporary name. What there is of the copy goes into `held`.
     pub(crate) fn copy(

@@ -127,7 +127,7 @@ mod tests {
         for ticket in 9..11 {
             crew.put(ticket, Job::Act(Act::Pause));
         }
-        let mut took = || {
+        let took = || {
             let jobs = crew.next(4).unwrap();
             jobs.iter().map(|(ticket, _)| *ticket).collect::<Vec<_>>()
         };

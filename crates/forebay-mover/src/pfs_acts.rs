@@ -152,14 +152,19 @@ impl Removal<'_> {
             }
             Ok(put)
         };
-        match put(aside) {
-            Ok(aside) => return self.give_back_another(&taken, path, &aside),
-            // This user may make no names there. A directory that its owner has locked can't get another parent.
-            Err(Refused::Moment(e)) if may_not(&e) => {}
-            Err(Refused::Rename(e, _)) if may_not(&e) || e.errno == Errno::XDEV => {}
-            Err(
-                Refused::Check(e) | Refused::Moment(e) | Refused::Note(e) | Refused::Rename(e, _),
-            ) => return Err(e),
+        if self.may_be_aside_in_root(path)? {
+            match put(aside) {
+                Ok(aside) => return self.give_back_another(&taken, path, &aside),
+                // This user may make no names there. A directory that its owner has locked can't get another parent.
+                Err(Refused::Moment(e)) if may_not(&e) => {}
+                Err(Refused::Rename(e, _)) if may_not(&e) || e.errno == Errno::XDEV => {}
+                Err(
+                    Refused::Check(e)
+                    | Refused::Moment(e)
+                    | Refused::Note(e)
+                    | Refused::Rename(e, _),
+                ) => return Err(e),
+            }
         }
         // Who may remove it may make names where it is.
         let beside = path.parent().join(aside.name());
@@ -189,6 +194,15 @@ impl Removal<'_> {
                 Refused::Check(e) | Refused::Moment(e) | Refused::Note(e) | Refused::Rename(e, _),
             ) => Err(e),
         }
+    }
+
+    fn may_be_aside_in_root(&self, path: &TreePath) -> pfs::Work<bool> {
+        let (mut around, mut dir) = (Vec::new(), path.parent());
+        while !dir.is_root() {
+            around.extend(pfs::look(self.lower, &dir)?);
+            dir = dir.parent();
+        }
+        Ok(drain::may_be_aside_in_root(around))
     }
 
     /// Puts back what is aside if it is not the directory that was to be taken away: somebody has put something else in
@@ -433,6 +447,29 @@ mod tests {
         }
         tree.discard("gone", ".forebay-aside").unwrap();
         assert!(!tree.folder.path().join(".forebay-aside").exists());
+    }
+
+    #[test]
+    fn what_lies_where_only_some_may_look_goes_aside_there() {
+        use std::os::unix::fs::PermissionsExt;
+        let tree = Tree::new();
+        let root = tree.folder.path();
+        for (mode, is_in_root) in [
+            (0o755, true),
+            (0o710, false),
+            (0o701, false),
+            (0o700, false),
+        ] {
+            tree.write("around/dir/in/file");
+            let mode = fs::Permissions::from_mode(mode);
+            fs::set_permissions(root.join("around"), mode.clone()).unwrap();
+            tree.discard("around/dir/in", ".forebay-aside").unwrap();
+            let aside = root.join(".forebay-aside");
+            assert_eq!(aside.exists(), is_in_root, "{mode:?}");
+            let around = fs::read_dir(root.join("around/dir")).unwrap();
+            assert_eq!(around.count(), 0);
+            let _ = fs::remove_dir_all(aside);
+        }
     }
 
     #[test]

@@ -48,8 +48,9 @@ impl Drained {
         sum.files_total += part.files_drained;
         sum.files_done += part.files_drained;
         sum.files_drained += part.files_drained;
-        sum.bytes_total += part.bytes_done;
-        sum.bytes_done += part.bytes_done;
+        sum.bytes_total += part.bytes_drained;
+        sum.bytes_done += part.bytes_drained;
+        sum.bytes_drained += part.bytes_drained;
         sum.bytes_verified += part.bytes_verified;
         sum.dirs += part.dirs;
         sum.renamed += part.renamed;

@@ -487,9 +487,9 @@ pub fn drain_text(d: &Drained) -> String {
     let mut text = format!(
         "{}, {} in {} ({}, synced and verified: {} read back and compared)",
         units::count(s.files_drained, "file", "files"),
-        units::bytes(s.bytes_done),
+        units::bytes(s.bytes_drained),
         units::duration(time),
-        units::rate(s.bytes_done, time),
+        units::rate(s.bytes_drained, time),
         units::bytes(s.bytes_verified),
     );
     if !s.synced_by.is_empty() {

@@ -47,6 +47,12 @@ pub fn paths_aside(aside: &TreePath) -> impl Iterator<Item = TreePath> {
     })
 }
 
+/// May a directory go aside in the root of the PFS? `around` are the directories that it lies in, without the root. If one of them
+/// lets only some users through, the others are to see nothing of what it holds: what is aside has its own mode alone.
+pub fn may_be_aside_in_root(around: impl IntoIterator<Item = Attr>) -> bool {
+    around.into_iter().all(|dir| dir.mode & 0o011 == 0o011)
+}
+
 /// Waits until the clock of a PFS has ticked: what was changed before the first stamp is older than the last one then.
 #[derive(Debug)]
 pub struct Tick {

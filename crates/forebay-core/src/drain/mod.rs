@@ -88,7 +88,10 @@ pub use act::{
     Act, ActTicket, Copied, Copy, DrainCommit, DrainVerdict, Got, LentMode, NEW_DIR_MODE, Name,
     Named, Naming, NewDir, StrayEntry, Temporary, Trouble, Use, Work,
 };
-pub use aside::{AsideFate, AsideNote, Tick, clock_path, is_aside, is_old_note, paths_aside};
+pub use aside::{
+    AsideFate, AsideNote, Tick, clock_path, is_aside, is_old_note, may_be_aside_in_root,
+    paths_aside,
+};
 pub use batch::{BATCH_BYTES, BATCH_OBJECTS};
 pub use beside::{Places, names_beside};
 pub use choose::{Side, SideChoice};

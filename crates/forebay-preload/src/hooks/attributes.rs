@@ -6,7 +6,7 @@ use forebay_hook::hooks;
 use forebay_wire::{FOR_WRITE, NOFOLLOW};
 use libc::{AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, timespec, timeval};
 
-use super::{Path, on_object, outcome};
+use super::{Path, is_kind, on_object, outcome};
 use crate::locate::{failed, route};
 use crate::requests;
 use forebay_hook::kernel::call;
@@ -136,6 +136,16 @@ hooks! {
         }
     }
 
+    fn futimens [real] (fd: c_int, times: *const timespec) -> c_int {
+        write_time(fd);
+        real(fd, times)
+    }
+
+    fn futimes [real] (fd: c_int, times: *const timeval) -> c_int {
+        write_time(fd);
+        real(fd, times)
+    }
+
     fn utimensat [real] (dirfd: c_int, path: Path, times: *const timespec, flags: c_int) -> c_int {
         if flags & !(AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) != 0 {
             return failed(libc::EINVAL);
@@ -150,6 +160,19 @@ hooks! {
     fn pathconf [real] (path: Path, name: c_int) -> c_long {
         on_object(AT_FDCWD, path, 0, |_, p| real(p, name), |_, p| real(p, name))
     }
+}
+
+/// The bridge writes the time of a directory that it has not written yet, when it opens it: later it would come over those that the
+/// caller sets.
+fn write_time(fd: c_int) {
+    if !is_kind(fd, libc::S_IFDIR) {
+        return;
+    }
+    let opens = |target: &crate::locate::Target<'_>, answer: &mut Answer| {
+        requests::resolve(target, 0, answer).map(|_| 0)
+    };
+    // SAFETY: a C string.
+    let _: c_int = unsafe { route(fd, c".".as_ptr(), |_, _| 0, opens) };
 }
 
 /// The mode of a symbolic link can't be changed on Linux.

@@ -188,6 +188,9 @@ unsafe fn ours(number: c_long, a: [usize; 6], native: impl Fn() -> c_long) -> Op
             libc::SYS_fchownat if at(0) => {
                 attributes::fchownat::hook(fd(0), path(1), word(2), word(3), int(4))
             }
+            libc::SYS_utimensat if a[1] == 0 && a[3] == 0 => {
+                attributes::futimens::hook(int(0), out(2).cast())
+            }
             libc::SYS_utimensat if at(0) => {
                 attributes::utimensat::hook(fd(0), path(1), out(2).cast(), int(3))
             }

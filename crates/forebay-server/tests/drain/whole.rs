@@ -104,6 +104,7 @@ fn after_a_drain_the_pfs_shows_what_the_buffer_showed() {
     assert!(status.released, "{status:?}");
     assert_eq!(status.files_drained, status.files_total);
     assert_eq!(status.bytes_done, status.bytes_verified);
+    assert_eq!(status.bytes_done, status.bytes_drained);
     assert_same("PFS", &view, &tree_of(&scene.pfs(), &BORN));
     assert_same("buffer", &view, &view_of(&mut bridge.client(), &BORN));
     assert!(!bridge.inventory().is_dirty());

@@ -136,6 +136,7 @@ fn the_report_names_files_bytes_rates_and_what_is_left() {
     assert_eq!(drain["left"], Value::Array(vec![]));
     assert_eq!(drain["counters"]["files_drained"], 2);
     assert_eq!(drain["counters"]["bytes_done"], 3_000_002);
+    assert_eq!(drain["counters"]["bytes_drained"], 3_000_002);
     assert_eq!(drain["counters"]["bytes_verified"], 3_000_002);
     assert!(report["storage"]["free_bytes"].as_u64().unwrap() > 0);
     assert!(report["operations"]["open"].as_u64().unwrap() >= 2);
