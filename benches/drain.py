@@ -7,6 +7,9 @@ Prints for each kind of PFS the median time of both sides, and the ratio copy/dr
 
 The storage is an ext4 with a journal in an image in DIR. Kinds of PFS: ext4, xfs (such images too), tmpfs, slow (FUSE, see
 `forebay-slow-pfs --help`), cold: as ext4, and nothing of the source is in memory, and large: as ext4, with four large files.
+
+Three more kinds are about names alone, on ext4: rm, mv and mkdir remove or rename a tenth as many empty files of the PFS, or make as
+many directories, in the buffer. Their drain is timed beside the same command and `sync -f` on the PFS.
 """
 
 import argparse
@@ -27,6 +30,13 @@ DIRS = 100
 LARGE_FILES = 4
 LARGE_BYTES = 512 << 20
 LATENCY_US = 300
+
+# What is done in the target directory, with the empty files of the PFS in `old`.
+NAMES = {
+    "rm": "find old -type f -delete",
+    "mv": "mkdir new; find old -type f -print0 | xargs -0 mv -t new",
+    "mkdir": "seq {files} | sed s/^/d/ | xargs mkdir",
+}
 
 MKFS = {
     "ext4": ["mkfs.ext4", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0"],
@@ -112,6 +122,8 @@ def run(*command):
 
 def once(base, kind, drains, args, counts):
     """Seconds of one side."""
+    if kind in NAMES:
+        return names_once(base, kind, drains, args)
     with image(base / "storage", "ext4", (8 if kind == "large" else 3) << 30) as storage:
         with pfs(base / "pfs", kind, args, counts) as at:
             made, target = storage / "made", at / "target"
@@ -142,6 +154,40 @@ def once(base, kind, drains, args, counts):
     return took
 
 
+def names_once(base, kind, drains, args):
+    """Seconds of one side, where names alone change."""
+    files = args.files // 10
+    command = ["sh", "-c", NAMES[kind].format(files=files)]
+    with image(base / "storage", "ext4", 1 << 30) as storage, image(base / "pfs", "ext4", 1 << 30) as at:
+        target = at / "target"
+        (target / "old").mkdir(parents=True)
+        for n in range(files):
+            (target / "old" / f"f{n}").touch()
+        os.sync()
+        buffer = ["--buffer", target, "--storage", storage]
+        if drains:
+            inside = ["--no-drain", "--no-record", "--", *command]
+            run("env", "-C", target, args.forebay, "run", *buffer, *inside)
+            os.sync()
+        begun = time.monotonic()
+        if drains:
+            run(*args.around.split(), args.forebay, "drain", *buffer, *args.options.split())
+        else:
+            run("env", "-C", target, *command)
+            run("sync", "-f", target)
+        took = time.monotonic() - begun
+        found = {
+            "rm": files - len(list((target / "old").iterdir())),
+            "mv": len(list((target / "new").iterdir())) if (target / "new").is_dir() else 0,
+            "mkdir": len(list(target.glob("d*"))),
+        }[kind]
+        if found != files:
+            sys.exit(f"{found} of {files} names have changed")
+    for path in ("storage", "pfs"):
+        shutil.rmtree(base / path, ignore_errors=True)
+    return took
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--forebay", default="target/release/forebay")
@@ -152,14 +198,14 @@ def main():
     parser.add_argument("--around", default="", help="a command that runs `forebay drain`, as strace")
     parser.add_argument("--only", action="store_true", help="without the copy")
     parser.add_argument("--make", nargs=1, help=argparse.SUPPRESS)
-    parser.add_argument("kinds", nargs="*", metavar="KIND", help="ext4 xfs tmpfs slow cold large")
+    parser.add_argument("kinds", nargs="*", metavar="KIND", help="ext4 xfs tmpfs slow cold large rm mv mkdir")
     args = parser.parse_args()
     if args.make:
         folder = Path(args.kinds[0])
         return make_large(folder) if args.make == ["large"] else make_small(folder, args.files)
     args.forebay = str(Path(args.forebay).resolve())
     print(f"{'pfs':8} {'copy s':>8} {'drain s':>8} {'ratio':>6}  ratios of the rounds", flush=True)
-    for kind in args.kinds or ["ext4", "xfs", "tmpfs", "slow", "cold", "large"]:
+    for kind in args.kinds or ["ext4", "xfs", "tmpfs", "slow", "cold", "large", *NAMES]:
         if kind == "xfs" and not shutil.which("mkfs.xfs"):
             print(f"{kind:8} left out: mkfs.xfs is not installed")
             continue

@@ -10,7 +10,7 @@ pub struct DrainRequest {
     pub keep: bool,
     /// Limit in bytes per second.
     pub rate: Option<u64>,
-    /// Files copied at the same time.
+    /// Files copied at the same time. With 1 names change one after the other, too.
     pub workers: Option<u32>,
     /// What is decided about changes of others on the PFS, before anything is drained.
     pub take: Vec<Take>,

@@ -18,32 +18,34 @@ use std::sync::Arc;
 /// Longest value, and longest list of names, that Linux allows.
 const XATTR_BYTES: usize = 64 << 10;
 
-/// The name of a directory in itself.
-const ITSELF: &[u8] = b".";
+/// The path of a directory from itself, for which it need not be searchable.
+const ITSELF: &[u8] = b"";
 
 impl Worker<'_> {
-    /// Attributes of a node: of its descriptor, if there is one, and else the bridge is asked.
+    /// Attributes of a node. The bridge is asked about directories, because it writes their times later than it tells them; a file
+    /// that somebody has open tells its own.
     fn attr(&mut self, node: u64) -> Sys<Attr> {
         let (dir, open) = {
             let nodes = locked(&self.server.nodes);
             (nodes.dir(node), nodes.any_open(node))
         };
-        // The bridge writes the times of directories a moment later than it tells them.
-        let asked = dir
-            .is_some()
-            .then(|| self.within(node, |door, start| door.stat(start, ITSELF)));
-        match (asked, dir.or(open)) {
-            (Some(Ok(attr)), _) => Ok(attr),
-            (_, Some(known)) => sys::stat(known.as_fd(), b""),
-            (_, None) => self.name_of(node).map(|(_, _, attr)| attr),
+        if dir.is_some()
+            && let Ok(attr) = self.within(node, |door, start| door.stat(start, ITSELF))
+        {
+            return Ok(attr);
+        }
+        match dir.or(open) {
+            // Of a directory that is gone, or while no bridge answers.
+            Some(known) => sys::stat(known.as_fd(), b""),
+            None => self.name_of(node).map(|(_, _, attr)| attr),
         }
     }
 
-    /// The bridge writes the time of a directory that it has not written yet: later it would come over those that a program sets.
-    fn write_time(&mut self, node: u64) {
+    /// Makes the bridge write the pending time of a directory: written later, it would replace the one that the program sets.
+    fn write_pending_time(&mut self, node: u64) {
         let is_dir = locked(&self.server.nodes).dir(node).is_some();
         if is_dir {
-            // It does that when it opens the directory. One that is gone has no times that anybody sees.
+            // One that is gone has no times that anybody sees.
             let _ = self.within(node, |door, start| door.resolve(start, ITSELF, 0));
         }
     }
@@ -91,7 +93,7 @@ impl Worker<'_> {
             rustix::fs::chmodat(CWD, &path, mode, AtFlags::empty())?;
         }
         if has(set::ATIME | set::MTIME) {
-            self.write_time(node);
+            self.write_pending_time(node);
             let time = |bit: u32, now: u32, (sec, nsec): (i64, u32)| Timespec {
                 tv_sec: sec,
                 tv_nsec: match (has(bit), has(now)) {

@@ -136,8 +136,25 @@ pub(crate) fn put_back(
 }
 
 /// Removes the directory at `aside`, except for what others have changed since. If something is left, the directory gets its
-/// old name back, and the report of the drain says so. False: there is no note about it, so it is not ours.
+/// old name back, and the report of the drain says so. False: there is no note about it, so it is not ours. The directory that it
+/// is in keeps its times.
 pub(crate) fn sweep(
+    lower: &Lower,
+    notes: &PfsNotes,
+    aside: &TreePath,
+    touched: &Touched,
+    counters: &Counters,
+) -> Work<bool> {
+    let changing = lower.begin_act(&[aside.parent()]);
+    let swept = sweep_it(lower, notes, aside, touched, counters);
+    lower.end_act(changing);
+    if !is_noted(notes, aside) {
+        touched.has_gone(aside);
+    }
+    swept
+}
+
+fn sweep_it(
     lower: &Lower,
     notes: &PfsNotes,
     aside: &TreePath,

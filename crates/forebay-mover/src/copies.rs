@@ -247,14 +247,9 @@ impl Pass<'_> {
                 }
                 None => missing(),
             };
-            match (held, &named) {
-                (Some(held), Ok(Named::Whole(_))) => {
-                    let bytes = held.written.map_or(0, |written| written.bytes());
-                    Counters::add(&self.counters.bytes_drained, bytes);
-                }
-                // Of one that does not have its names it has to be known what may be removed.
-                (Some(held), Ok(Named::Supplanted) | Err(_)) => self.copies.put(held),
-                (None, _) => {}
+            // Of one that does not have its names it has to be known what may be removed.
+            if let (Some(held), Ok(Named::Supplanted) | Err(_)) = (held, &named) {
+                self.copies.put(held);
             }
             outcomes.push(named.map_err(Trouble::into_core));
         }

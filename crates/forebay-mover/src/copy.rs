@@ -67,6 +67,7 @@ impl Pass<'_> {
             return Ok(Copied::Whole {
                 of: attr,
                 copy: Identity::of_copy(&made),
+                bytes: 0,
             });
         }
         let (source, _) = self.open_source(copy.object)?;
@@ -110,10 +111,12 @@ impl Pass<'_> {
         })();
         match outcome {
             Ok(Ok((written, made))) => {
+                let bytes = written.bytes();
                 held.written = Some(written);
                 Ok(Copied::Whole {
                     of: attr,
                     copy: made,
+                    bytes,
                 })
             }
             other => {

@@ -26,7 +26,6 @@ const CAME_BACK: &str =
 pub struct Counters {
     started: Instant,
     pub(crate) bytes_done: AtomicU64,
-    pub(crate) bytes_drained: AtomicU64,
     pub(crate) bytes_verified: AtomicU64,
     stopping: AtomicBool,
     synced_by: OnceLock<SyncBy>,
@@ -53,7 +52,6 @@ impl Counters {
         Counters {
             started: Instant::now(),
             bytes_done: AtomicU64::new(0),
-            bytes_drained: AtomicU64::new(0),
             bytes_verified: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
             synced_by: OnceLock::new(),
@@ -185,7 +183,7 @@ impl Counters {
             files_drained: rest.tally.files_drained,
             bytes_total: rest.tally.bytes_total,
             bytes_done: load(&self.bytes_done),
-            bytes_drained: load(&self.bytes_drained),
+            bytes_drained: rest.tally.bytes_drained,
             bytes_verified: load(&self.bytes_verified),
             synced_by: self
                 .synced_by

@@ -16,9 +16,15 @@ pub(crate) enum Job {
 
 impl Job {
     /// Does it begin when the disks have what was committed before?
-    fn waits(&self) -> bool {
+    pub(crate) fn waits_for_disks(&self) -> bool {
         matches!(self, Job::Act(act) if act.changes_names_of_pfs())
     }
+}
+
+/// What a mover does next: one job, or several that can wait for the disks together.
+pub(crate) struct Share {
+    pub(crate) waits_for_disks: bool,
+    pub(crate) jobs: Vec<(ActTicket, Job)>,
 }
 
 #[derive(Default)]
@@ -26,12 +32,13 @@ struct State {
     /// Those that can begin at once.
     jobs: VecDeque<(ActTicket, Job)>,
     /// Those that wait for the disks first.
-    waiting: VecDeque<(ActTicket, Job)>,
+    after_disks: VecDeque<(ActTicket, Job)>,
     outcomes: Vec<(ActTicket, Result<Got, Halt>)>,
     is_over: bool,
 }
 
-/// Jobs on their way to the movers, and outcomes on their way back. Its length is the number of acts under way.
+/// Jobs on their way to the movers, and outcomes on their way back. The machine limits how many there are, see
+/// [`forebay_core::drain`].
 #[derive(Default)]
 pub(crate) struct Crew {
     state: Mutex<State>,
@@ -40,34 +47,45 @@ pub(crate) struct Crew {
 }
 
 impl Crew {
-    /// Queues a job for the first mover that is free.
+    /// Queues a job. One that waits for the disks comes after all others.
     pub(crate) fn put(&self, ticket: ActTicket, job: Job) {
         let mut state = self.state.lock();
-        match job.waits() {
-            true => state.waiting.push_back((ticket, job)),
+        match job.waits_for_disks() {
+            true => state.after_disks.push_back((ticket, job)),
             false => state.jobs.push_back((ticket, job)),
         }
         drop(state);
         self.has_job.notify_one();
     }
 
-    /// Waits for the next job of the calling mover, one of `movers`; `None` at the end. If only such are left that wait for the
-    /// disks before they begin, it gets its share of them: they can wait together, and the longer they are left, the more there are.
-    pub(crate) fn next(&self, movers: usize) -> Option<Vec<(ActTicket, Job)>> {
+    /// What the calling mover, one of `movers`, does next; `None` at the end. One job that can begin at once; if there is none, its
+    /// share of those that wait for the disks. One wait is enough for a share, and while movers are busy shares grow.
+    pub(crate) fn next(&self, movers: usize) -> Option<Share> {
         let mut state = self.state.lock();
         loop {
             if state.is_over {
                 return None;
             }
             if let Some(job) = state.jobs.pop_front() {
-                return Some(vec![job]);
+                return Some(Share {
+                    waits_for_disks: false,
+                    jobs: vec![job],
+                });
             }
-            let share = state.waiting.len().div_ceil(movers);
+            let share = state.after_disks.len().div_ceil(movers);
             if share > 0 {
-                return Some(state.waiting.drain(..share).collect());
+                return Some(Share {
+                    waits_for_disks: true,
+                    jobs: state.after_disks.drain(..share).collect(),
+                });
             }
             self.has_job.wait(&mut state);
         }
+    }
+
+    /// Does no job begin any more?
+    pub(crate) fn is_over(&self) -> bool {
+        self.state.lock().is_over
     }
 
     /// Hands in the outcome of a job.
@@ -128,8 +146,13 @@ mod tests {
             crew.put(ticket, Job::Act(Act::Pause));
         }
         let took = || {
-            let jobs = crew.next(4).unwrap();
-            jobs.iter().map(|(ticket, _)| *ticket).collect::<Vec<_>>()
+            let share = crew.next(4).unwrap();
+            assert_eq!(share.waits_for_disks, share.jobs[0].1.waits_for_disks());
+            share
+                .jobs
+                .iter()
+                .map(|(ticket, _)| *ticket)
+                .collect::<Vec<_>>()
         };
         let shares = [(); 7].map(|()| took());
         let expected: [&[u64]; 7] = [&[9], &[10], &[0, 1, 2], &[3, 4], &[5], &[6], &[7]];

@@ -2,7 +2,7 @@
 
 use crate::copies::Copies;
 use crate::counters::Counters;
-use crate::crew::{Crew, Job};
+use crate::crew::{Crew, Job, Share};
 use crate::ground::{Ground, Halt, Points};
 use crate::lent_dirs::LentDirs;
 use crate::pfs::{During, LastDir, Trouble};
@@ -201,11 +201,8 @@ impl<'g> Pass<'g> {
             let _closing = crew.closing();
             let movers = sys::start_threads(scope, 0..movers, |_| {
                 sys::let_others_run_first(MOVER_NICE);
-                while let Some(jobs) = crew.next(movers) {
-                    let mut is_settled = false;
-                    for (ticket, job) in jobs {
-                        crew.ended(ticket, self.carry_out(&job, &mut is_settled));
-                    }
+                while let Some(share) = crew.next(movers) {
+                    self.carry_out_all(share, &crew);
                 }
             });
             self.conduct(&mut drain, &crew, movers)
@@ -218,7 +215,8 @@ impl<'g> Pass<'g> {
         let mut under_way = 0;
         let mut has_more = true;
         loop {
-            // With one mover, everything happens in one order.
+            // With one mover each outcome comes before the next act, so everything happens in one order, also where no more threads
+            // could be started.
             let is_full = movers <= 1 && under_way > 0;
             for (ticket, outcome) in crew.take_outcomes(is_full || !has_more) {
                 under_way -= 1;
@@ -256,7 +254,8 @@ impl<'g> Pass<'g> {
                 NextAct::End => return self.ground.door.settle(),
             };
             if movers == 0 {
-                drain.done(ticket, self.carry_out(&job, &mut false)?);
+                self.settle_before(job.waits_for_disks())?;
+                drain.done(ticket, self.carry_out(&job)?);
                 self.counters.follow(drain.tally());
             } else {
                 under_way += 1;
@@ -275,10 +274,31 @@ impl<'g> Pass<'g> {
         drain.next(self.ground.door)
     }
 
-    /// `is_settled`: the disks have all commits that come before the job.
-    fn carry_out(&self, job: &Job, is_settled: &mut bool) -> Result<Got, Halt> {
+    /// Carries jobs out, as long as nothing ends the drain.
+    fn carry_out_all(&self, share: Share, crew: &Crew) {
+        // This covers all commits that come before any of the jobs: those were queued after them.
+        let mut settled = self.settle_before(share.waits_for_disks);
+        for (ticket, job) in share.jobs {
+            let outcome = settled.and_then(|()| self.carry_out(&job));
+            let is_over = outcome.is_err() || crew.is_over();
+            crew.ended(ticket, outcome);
+            if is_over {
+                return;
+            }
+            settled = Ok(());
+        }
+    }
+
+    fn settle_before(&self, waits_for_disks: bool) -> Result<(), Halt> {
+        match waits_for_disks {
+            true => self.ground.door.settle(),
+            false => Ok(()),
+        }
+    }
+
+    fn carry_out(&self, job: &Job) -> Result<Got, Halt> {
         match job {
-            Job::Act(act) => self.act(act, is_settled),
+            Job::Act(act) => self.act(act),
             Job::Follow(follow_ups) => {
                 self.ground.door.follow(follow_ups);
                 Ok(Got::Verdict(DrainVerdict::Committed))
@@ -286,13 +306,9 @@ impl<'g> Pass<'g> {
         }
     }
 
-    fn act(&self, act: &Act, is_settled: &mut bool) -> Result<Got, Halt> {
+    fn act(&self, act: &Act) -> Result<Got, Halt> {
         self.points.pass()?;
         let ground = &self.ground;
-        if act.changes_names_of_pfs() && !*is_settled {
-            ground.door.settle()?;
-            *is_settled = true;
-        }
         let changing = ground.lower.begin_act(&act.visited_dirs());
         let got = self.permitted(&act.needs_to_change(), || self.carry_out_act(act));
         ground.lower.end_act(changing);

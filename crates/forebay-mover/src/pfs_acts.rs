@@ -30,17 +30,17 @@ pub(crate) fn rename(
 ) -> Work<()> {
     let rename = || {
         aside::sweep_in(lower, notes, from, touched, counters)?;
+        // Before its time of change is that of the rename, which one of its names may show to a sweep.
+        if let Some(leaves) = pfs::look(lower, from)? {
+            touched.note(&leaves);
+        }
         pfs::rename(lower, from, to)?;
         match pfs::look(lower, to)? {
             Some(moved) if !is.is_inode_of(&moved) => {
                 give_back(lower, to, from);
                 Err(Errno::EXIST).during("rename")
             }
-            Some(moved) => {
-                touched.note(&moved);
-                Ok(())
-            }
-            None => Ok(()),
+            _ => Ok(()),
         }
     };
     rename().map_err(Trouble::into_core)
@@ -171,11 +171,8 @@ impl Removal<'_> {
         match put(&beside) {
             Ok(aside) => {
                 self.touched.has_put_beside(aside.clone());
-                self.give_back_another(&taken, path, &aside)?;
-                // Its parent may move or go, so it does not wait. What fails is tried again before that, and at the end of the
-                // pass, and told.
-                let _ = aside::sweep(lower, self.notes, &aside, self.touched, self.counters);
-                Ok(())
+                // A sweep of the root finds it by its note, as does whoever moves or removes the directory that it is in.
+                self.give_back_another(&taken, path, &aside)
             }
             Err(Refused::Rename(e, since)) if may_not(&e) || e.errno == Errno::XDEV => {
                 let dirs = in_it.take();
@@ -450,25 +447,34 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_where_only_some_may_look_goes_aside_there() {
+    fn what_lies_where_only_some_may_look_goes_aside_there_until_it_is_swept() {
         use std::os::unix::fs::PermissionsExt;
         let tree = Tree::new();
         let root = tree.folder.path();
-        for (mode, is_in_root) in [
-            (0o755, true),
-            (0o710, false),
-            (0o701, false),
-            (0o700, false),
-        ] {
+        for (mode, place) in [(0o755, ""), (0o711, "around/dir"), (0o700, "around/dir")] {
             tree.write("around/dir/in/file");
-            let mode = fs::Permissions::from_mode(mode);
-            fs::set_permissions(root.join("around"), mode.clone()).unwrap();
-            tree.discard("around/dir/in", ".forebay-aside").unwrap();
-            let aside = root.join(".forebay-aside");
-            assert_eq!(aside.exists(), is_in_root, "{mode:?}");
+            for (dir, mode) in [("around/dir", 0o755), ("around", mode)] {
+                let mode = fs::Permissions::from_mode(mode);
+                fs::set_permissions(root.join(dir), mode).unwrap();
+            }
+            let touched = Touched::default();
+            let removal = tree.removal(&touched);
+            removal
+                .take_away(&path("around/dir/in"), None, &path(".forebay-aside"))
+                .unwrap();
+            let asides = ["", "around/dir"].map(|dir| {
+                let aside = root.join(dir).join(".forebay-aside");
+                aside.join("file").exists().then_some(dir)
+            });
+            assert_eq!(asides.into_iter().flatten().collect::<Vec<_>>(), [place]);
+            let aside = TreePath::new(place).unwrap().join(b".forebay-aside");
+            let (lower, notes) = (&tree.lower, &tree.notes);
+            aside::sweep(lower, notes, &aside, &touched, &tree.counters).unwrap();
             let around = fs::read_dir(root.join("around/dir")).unwrap();
-            assert_eq!(around.count(), 0);
-            let _ = fs::remove_dir_all(aside);
+            assert_eq!(around.count(), 0, "{mode:o}");
+            let known = touched.aside_below(&path("around"), || unreachable!("it is known"));
+            let left = known.unwrap_or_default();
+            assert_eq!(left, [], "{mode:o}");
         }
     }
 

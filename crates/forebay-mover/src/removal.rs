@@ -47,6 +47,13 @@ impl Touched {
         }
     }
 
+    /// Nothing is aside there any more.
+    pub(crate) fn has_gone(&self, aside: &TreePath) {
+        if let Some(known) = &mut *self.beside.lock() {
+            known.remove(aside);
+        }
+    }
+
     /// What may be aside below this directory; `noted` gives what earlier drains have put aside.
     pub(crate) fn aside_below(
         &self,
@@ -54,11 +61,14 @@ impl Touched {
         noted: impl FnOnce() -> Work<BTreeSet<TreePath>>,
     ) -> Work<Vec<TreePath>> {
         let mut known = self.beside.lock();
-        if known.is_none() {
-            *known = Some(noted()?);
-        }
-        let below = known.iter().flatten().filter(|aside| aside.is_within(dir));
-        Ok(below.cloned().collect())
+        let known = match &mut *known {
+            Some(known) => known,
+            unknown => unknown.insert(noted()?),
+        };
+        // They lie together, maybe with some that only begin like them.
+        let from = known.range(dir.clone()..);
+        let near = from.take_while(|aside| aside.as_bytes().starts_with(dir.as_bytes()));
+        Ok(near.filter(|aside| aside.is_within(dir)).cloned().collect())
     }
 
     /// Gives the directories that were in it, once: as soon as its removal begins they say nothing any more.

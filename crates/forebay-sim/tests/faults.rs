@@ -202,7 +202,7 @@ const SELDOM: [Mutation; 15] = [
     Mutation::RemovalsAreNotFinished,
     Mutation::ChangesMeanwhileAreIgnored,
     Mutation::HeldFilesAreCopied,
-    Mutation::MovesAreInEachOthersWay,
+    Mutation::MovesIgnoreEachOther,
     Mutation::ReleasesOneOfSeveralNames,
     Mutation::SpeakersAreNotChecked,
     Mutation::RebuiltTablesForgetWhatIsOver,

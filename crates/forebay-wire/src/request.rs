@@ -20,7 +20,8 @@ pub enum Op {
     Hello = 1,
     /// Open or create. `arg0` O_* flags, `arg1` mode after umask, `arg2` BY_NAME. Reply: a grant.
     Open = 2,
-    /// An `O_PATH` descriptor of an object. `arg0` NOFOLLOW, FOR_WRITE, DIRECTORY. Reply: a grant.
+    /// An `O_PATH` descriptor of an object. `arg0` NOFOLLOW, FOR_WRITE, DIRECTORY. Reply: a grant. The bridge has written the time of
+    /// a directory by then, of which it had told alone.
     Resolve = 3,
     /// Attributes. `arg0` NOFOLLOW. Without a path and with a file at [`Request::base1`] those of the file, of which `arg1` is the
     /// link. Reply: [`crate::ReplyKind::Attr`].

@@ -176,7 +176,7 @@ pub struct DrainOptions {
     /// Limit of the drain in bytes per second, with K, M, G (powers of 1024). Default: none.
     #[arg(long, value_name = "BYTES", value_parser = crate::units::parse_bytes)]
     pub drain_rate: Option<u64>,
-    /// Files copied at the same time. Default: 4 to a file system of this machine, else 32.
+    /// Files copied at the same time; with 1 names change one after the other, too. Default: 4 to a file system of this machine, else 32.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub drain_workers: Option<u32>,
 }

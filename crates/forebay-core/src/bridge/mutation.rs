@@ -67,7 +67,7 @@ pub enum Mutation {
     NamelessObjectsAreKept,
     ChangesMeanwhileAreIgnored,
     HeldFilesAreCopied,
-    MovesAreInEachOthersWay,
+    MovesIgnoreEachOther,
 }
 
 impl Mutation {
@@ -132,7 +132,7 @@ impl Mutation {
         Mutation::NamelessObjectsAreKept,
         Mutation::ChangesMeanwhileAreIgnored,
         Mutation::HeldFilesAreCopied,
-        Mutation::MovesAreInEachOthersWay,
+        Mutation::MovesIgnoreEachOther,
     ];
 
     /// Does it take several bridges to go wrong?

@@ -134,6 +134,8 @@ pub enum Copied {
         of: Attr,
         /// What the copy is known by.
         copy: Identity,
+        /// Bytes of data that were written to it.
+        bytes: u64,
     },
     /// The object became shorter during the copy. There is no copy.
     Short,

@@ -47,10 +47,10 @@ pub fn paths_aside(aside: &TreePath) -> impl Iterator<Item = TreePath> {
     })
 }
 
-/// May a directory go aside in the root of the PFS? `around` are the directories that it lies in, without the root. If one of them
-/// lets only some users through, the others are to see nothing of what it holds: what is aside has its own mode alone.
+/// May a directory go aside in the root of the PFS? Only its own mode protects it there. So not if one of the directories `around` it,
+/// all but the root, keeps its group or others out, or from the names in it.
 pub fn may_be_aside_in_root(around: impl IntoIterator<Item = Attr>) -> bool {
-    around.into_iter().all(|dir| dir.mode & 0o011 == 0o011)
+    around.into_iter().all(|dir| dir.mode & 0o055 == 0o055)
 }
 
 /// Waits until the clock of a PFS has ticked: what was changed before the first stamp is older than the last one then.
@@ -245,6 +245,26 @@ mod tests {
         assert_eq!(first.name(), [aside.name(), b"1"].concat());
         assert!(paths.all(|path| is_aside(path.name())));
         assert_eq!(paths_aside(&aside).count(), MOST_ASIDE as usize + 1);
+    }
+
+    #[test]
+    fn what_lies_in_a_directory_that_is_not_for_all_does_not_go_aside_in_the_root() {
+        let may = |modes: &[u32]| {
+            may_be_aside_in_root(modes.iter().map(|&mode| Attr {
+                mode: libc::S_IFDIR | mode,
+                ..Attr::default()
+            }))
+        };
+        for (modes, is_open) in [
+            (&[][..], true),
+            (&[0o755, 0o1777], true),
+            (&[0o755, 0o750], false),
+            (&[0o705, 0o755], false),
+            (&[0o711], false),
+            (&[0o700], false),
+        ] {
+            assert_eq!(may(modes), is_open, "{modes:?}");
+        }
     }
 
     #[test]

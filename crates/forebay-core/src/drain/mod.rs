@@ -24,8 +24,9 @@
 //! - **Facts** may be of different moments. They are asked in [`Drain::next`] only. After
 //!   [`Got::Fetched`] the fact is at hand in the next call; after a conflict it is forgotten.
 //! - **One machine at a time** changes the records of one home: marks are told apart by nothing.
-//! - At most [`PassTerms::batches`] + 2 acts are under way; within a batch one follows the other, so a driver
-//!   with one thread does everything in one order, and the same facts and outcomes give the same acts.
+//! - A limited number of acts is under way: at most 64 while names change, else [`PassTerms::batches`], and two more. Their
+//!   outcomes may come in any order. Where [`PassTerms::batches`] is one, and with a driver that tells each outcome before it asks
+//!   again, everything happens in one order; the same facts and outcomes give the same acts.
 //! - [`Drain::stop`] and [`Drain::lose_patience`] may come at any time.
 //!
 //! # What it does, in this order

@@ -1,11 +1,14 @@
 //! One pass: the order of its rounds, and the strands under way.
 
-mod begin;
+mod next_strand;
+
+use next_strand::MOVES_AT_ONCE;
 
 use super::act::{Act, ActTicket, Got};
 use super::choose::SideChoice;
 use super::drain_facts::DrainFacts;
 use super::hearing::Hearing;
+use super::moves::Reach;
 use super::name_secret::NameSecret;
 use super::release::RELEASED_AT_ONCE;
 use super::round::Round;
@@ -70,8 +73,8 @@ struct Running {
     strand: Box<dyn Strand>,
     /// What was fetched for its next act.
     heard: Heard,
-    /// Of a move: where it changes names.
-    places: Vec<TreePath>,
+    /// Of a move: what it must not share with another one.
+    reach: Reach,
 }
 
 impl Running {
@@ -79,7 +82,7 @@ impl Running {
         Running {
             strand,
             heard: Heard::default(),
-            places: Vec::new(),
+            reach: Reach::default(),
         }
     }
 }
@@ -238,6 +241,10 @@ impl Drain {
         self.tickets += 1;
         self.waiting
             .insert(self.tickets, Parked { running, for_fact });
+        assert!(
+            self.waiting.len() <= MOVES_AT_ONCE.max(self.sheet.terms.batches) + 2,
+            "a driver has a limited number of acts under way"
+        );
         NextAct::Act(self.tickets, act)
     }
 

@@ -131,8 +131,16 @@ impl Release {
         }
     }
 
-    /// Does this walk have to do with the record?
-    pub(super) fn concerns(walk: ReleaseWalk, path: &TreePath, record: &PathRecord) -> bool {
+    /// Does this walk have to do with the record? A refresh concerns what was drained alone: nothing else differs.
+    pub(super) fn concerns(
+        walk: ReleaseWalk,
+        refreshes: bool,
+        path: &TreePath,
+        record: &PathRecord,
+    ) -> bool {
+        if refreshes && record.drained.is_none() {
+            return false;
+        }
         match walk {
             ReleaseWalk::Dirs => record.kind == Kind::Dir,
             ReleaseWalk::Contents => has_contents(record),
@@ -178,7 +186,7 @@ impl Release {
                         .iter()
                         .any(|(name, _)| !going.contains(&path.join(name)));
                     let shows = is_natural(facts, &path.parent(), reads)?;
-                    let is_there = Self::concerns(self.walk, path, &record);
+                    let is_there = Self::concerns(self.walk, false, path, &record);
                     (has_child || !shows || !is_there).then_some(Keep::Quietly)
                 }
             };

@@ -58,7 +58,7 @@ impl Round {
         ) || self.releases()
     }
 
-    /// Do names change in it, one after the other or some at the same time?
+    /// Is it made of moves? Independent ones are under way at the same time.
     pub(super) fn moves(self) -> bool {
         matches!(
             self,

@@ -21,7 +21,7 @@ pub(super) const MOST_UNSYNCED: usize = 1024;
 pub struct PassTerms {
     /// Keep the buffered copies.
     pub keep: bool,
-    /// Batches of contents that are under way at a time; at least one.
+    /// Batches of contents that are under way at a time; at least one. If it is one, names change one after the other, too.
     pub batches: usize,
     /// Objects of one batch at most; at least one. Each is an open descriptor of the driver, or two.
     pub objects: usize,
@@ -78,6 +78,8 @@ pub struct Tally {
     pub files_done: u64,
     /// Of these, on the PFS under their names.
     pub files_drained: u64,
+    /// Bytes of these.
+    pub bytes_drained: u64,
     /// Bytes to copy (data, without holes), as far as they have been found.
     pub bytes_total: u64,
     /// Directories that got their attributes.

@@ -3,11 +3,11 @@
 use core::ffi::{c_int, c_long, c_uint, c_void};
 
 use forebay_hook::hooks;
-use forebay_wire::{FOR_WRITE, NOFOLLOW};
+use forebay_wire::{FOR_WRITE, NOFOLLOW, START_MOVED};
 use libc::{AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, timespec, timeval};
 
 use super::{Path, is_kind, on_object, outcome};
-use crate::locate::{failed, route};
+use crate::locate::{self, Looks, Scratch, failed, route};
 use crate::requests;
 use forebay_hook::kernel::call;
 use forebay_link::{Answer, Fail};
@@ -129,6 +129,9 @@ hooks! {
     }
 
     fn futimesat [real] (dirfd: c_int, path: Path, times: *const timeval) -> c_int {
+        if path.is_null() {
+            write_pending_time(dirfd);
+        }
         let mut room = [NO_TIME; 2];
         match from_timeval(times, &mut room) {
             Ok(spec) => set_times(dirfd, path, spec, 0, |d, p| real(d, p, times)),
@@ -137,18 +140,21 @@ hooks! {
     }
 
     fn futimens [real] (fd: c_int, times: *const timespec) -> c_int {
-        write_time(fd);
+        write_pending_time(fd);
         real(fd, times)
     }
 
     fn futimes [real] (fd: c_int, times: *const timeval) -> c_int {
-        write_time(fd);
+        write_pending_time(fd);
         real(fd, times)
     }
 
     fn utimensat [real] (dirfd: c_int, path: Path, times: *const timespec, flags: c_int) -> c_int {
         if flags & !(AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) != 0 {
             return failed(libc::EINVAL);
+        }
+        if flags & AT_EMPTY_PATH != 0 {
+            write_pending_time(dirfd);
         }
         set_times(dirfd, path, times, flags, |d, p| real(d, p, times, flags))
     }
@@ -162,17 +168,20 @@ hooks! {
     }
 }
 
-/// The bridge writes the time of a directory that it has not written yet, when it opens it: later it would come over those that the
-/// caller sets.
-fn write_time(fd: c_int) {
-    if !is_kind(fd, libc::S_IFDIR) {
+/// Makes the bridge write the pending time of a directory: written later, it would replace the one that the caller sets.
+fn write_pending_time(fd: c_int) {
+    if locate::is_far(fd) || fd != AT_FDCWD && !is_kind(fd, libc::S_IFDIR) {
         return;
     }
-    let opens = |target: &crate::locate::Target<'_>, answer: &mut Answer| {
-        requests::resolve(target, 0, answer).map(|_| 0)
-    };
-    // SAFETY: a C string.
-    let _: c_int = unsafe { route(fd, c".".as_ptr(), |_, _| 0, opens) };
+    let (mut scratch, mut answer) = (Scratch::new(), Answer::new());
+    let mut looks = Looks::default();
+    while let Some(target) = locate::locate_fd(fd, &mut scratch) {
+        match requests::resolve(&target, 0, &mut answer) {
+            Err(Fail::Errno(START_MOVED)) if looks.again() => {}
+            // One that is gone has no times that anybody sees.
+            _ => return,
+        }
+    }
 }
 
 /// The mode of a symbolic link can't be changed on Linux.

@@ -135,7 +135,8 @@ fn the_json_form_has_counters_and_what_is_left() {
     let report: Value = serde_json::from_str(&said.out).unwrap();
     assert_eq!(report["complete"], false);
     assert_eq!(report["counters"]["files_drained"], 1);
-    // Of what did not get its name no byte was drained, however many were copied.
+    // Both were copied, and one got its name.
+    assert_eq!(report["counters"]["bytes_done"], 4);
     assert_eq!(report["counters"]["bytes_drained"], 2);
     assert_eq!(report["left"][0]["path"], "g");
     assert_eq!(report["left"][0]["reason"], "taken");

@@ -39,6 +39,41 @@ use std::time::{Duration, SystemTime};
 use elsewhere::Elsewhere;
 use tree::{Tree, remove_tree};
 
+/// In a tree with `src` and `data`: programs set the times of directories that they have just filled, by each way that there is. A later
+/// change shows again.
+pub const TIMES_OF_DIRECTORIES: &str = r#"
+    mkdir -p new/in src/in; echo 1 > new/in/file; echo 1 > src/in/file
+    for dir in new/in new src/in src .; do touch -d '2019-05-06 07:08:09' $dir; done
+    stat -c '%n %y' new/in new src/in src .
+    /usr/bin/python3 - <<'END'
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+AT_FDCWD, AT_EMPTY_PATH, UTIMENSAT = -100, 0x1000, 280
+spec = (ctypes.c_long * 4)(10, 0, 20, 0)
+ways = {
+    "utime": lambda fd: os.utime(fd, (10, 20)),
+    "futimes": lambda fd: libc.futimes(fd, spec),
+    "futimesat": lambda fd: libc.futimesat(fd, None, spec),
+    "empty": lambda fd: libc.utimensat(fd, b"", spec, AT_EMPTY_PATH),
+    "raw": lambda fd: libc.syscall(UTIMENSAT, fd, None, spec, 0),
+    "raw-empty": lambda fd: libc.syscall(UTIMENSAT, fd, b"", spec, AT_EMPTY_PATH),
+}
+for name, sets in ways.items():
+    for dir in "data", name:
+        os.makedirs(dir, exist_ok=True)
+        fd = os.open(dir, os.O_RDONLY)
+        open(dir + "/" + name, "w").close()
+        print(name, sets(fd), os.stat(dir).st_mtime, os.fstat(fd).st_mtime)
+print(libc.syscall(UTIMENSAT, AT_FDCWD, None, spec, 0), ctypes.get_errno())
+print([os.stat(name).st_mtime for name in ways])
+os.utime("data", (10, 20)); os.rename("data/raw", "utime/other")
+print([os.stat(dir).st_mtime > 20 for dir in ("data", "utime")])
+os.utime("data", (30, 40)); os.utime("utime", (50, 60))
+END
+    tar -cf "$OUTSIDE/t.tar" new src; mkdir out; tar -xf "$OUTSIDE/t.tar" -C out; cp -a src out/copied
+    (cd out && find . -type d -printf '%p %TY\n' | grep -v '^\. ' | sort)
+"#;
+
 /// A script that takes longer counts as hung. The limit is generous, because the machine may be shared.
 const LIMIT_S: u32 = 240;
 

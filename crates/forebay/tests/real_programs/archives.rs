@@ -1,7 +1,7 @@
 //! tar and rsync: they read every attribute and set every attribute.
 
 use crate::PROJECT;
-use crate::common::{case, need};
+use crate::common::{self, case, need};
 
 #[test]
 fn tar_packs_and_unpacks_in_the_buffer() {
@@ -54,6 +54,13 @@ fn tar_lists_only_what_changed_in_an_incremental_archive() {
         tar tf "$OUTSIDE/next.tar" | grep -v '/$' | sort
         "#,
     );
+}
+
+#[test]
+fn directories_have_the_times_that_programs_give_them() {
+    case!()
+        .start("mkdir -p src/deep data; echo one > src/one")
+        .same(common::TIMES_OF_DIRECTORIES);
 }
 
 #[test]

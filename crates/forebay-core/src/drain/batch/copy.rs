@@ -84,7 +84,11 @@ impl CopyBatch {
     pub(super) fn copied(&mut self, copies: Vec<Work<Copied>>, sheet: &mut Sheet) {
         for (mut task, copied) in with_outcomes(std::mem::take(&mut self.tasks), copies) {
             match copied {
-                Ok(Copied::Whole { of: attr, copy }) => {
+                Ok(Copied::Whole {
+                    of: attr,
+                    copy,
+                    bytes,
+                }) => {
                     let earlier = task
                         .ready
                         .iter()
@@ -95,6 +99,7 @@ impl CopyBatch {
                         task,
                         attr,
                         copy,
+                        bytes,
                         found: Vec::new(),
                         taken_at: None,
                         placed: Vec::new(),

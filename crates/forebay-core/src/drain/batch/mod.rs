@@ -40,6 +40,8 @@ struct Candidate {
     attr: Attr,
     /// What its copy is known by.
     copy: Identity,
+    /// Bytes of the copy.
+    bytes: u64,
     /// For each of its names: an earlier copy that may have got there.
     earlier: Vec<Option<Identity>>,
     /// For each of its names: that earlier copy, if it was seen there since.

@@ -234,10 +234,16 @@ impl CopyBatch {
     pub(super) fn forget(&mut self, sheet: &mut Sheet) -> Option<Act> {
         let mut useless = std::mem::take(&mut self.useless);
         for (candidate, fate) in std::mem::take(&mut self.few) {
-            let Candidate { task, taken_at, .. } = candidate;
+            let Candidate {
+                task,
+                taken_at,
+                bytes,
+                ..
+            } = candidate;
             match fate {
                 CopyFate::Good => {
                     sheet.tally.files_drained += 1;
+                    sheet.tally.bytes_drained += bytes;
                     sheet.count_done();
                 }
                 CopyFate::Stale => {

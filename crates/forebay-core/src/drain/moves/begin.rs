@@ -1,6 +1,6 @@
 //! What a move needs, and what it takes along.
 
-use super::{FromTo, Move, State, What};
+use super::{FromTo, Move, Reach, State, What};
 use crate::bridge::ReadSet;
 use crate::drain::drain_facts::DrainFacts;
 use crate::drain::reserved_names::waiting_path;
@@ -34,6 +34,13 @@ impl Move {
         if record.transit.is_some() {
             // Only another pass can have marked it: ours are resumed first.
             self.state = State::Wait;
+            return Ok(());
+        }
+        if let Some(reach) = &self.reach
+            && (sheet.stopping || !reach.has(&Reach::of(&self.path, &record)))
+        {
+            // Else a program has put something here meanwhile that goes elsewhere. That is for the next pass.
+            self.state = State::End;
             return Ok(());
         }
         let clears_first = match self.goal {

@@ -75,14 +75,30 @@ enum State {
     End,
 }
 
-/// The places that a move of this record is about: moves of which no place of one is a place of the other, or above or below it,
-/// have nothing to do with each other.
-pub(super) fn places(path: &TreePath, record: &PathRecord) -> Vec<TreePath> {
-    let others = record.origin.iter().chain(&record.hides);
-    let mut places: Vec<_> = others.chain([path]).cloned().collect();
-    places.sort_unstable();
-    places.dedup();
-    places
+/// The paths that a move changes or relies on.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Reach(Vec<TreePath>);
+
+impl Reach {
+    /// Of a move of this record.
+    pub(super) fn of(path: &TreePath, record: &PathRecord) -> Self {
+        let others = record.origin.iter().chain(&record.hides);
+        Reach(others.chain([path]).cloned().collect())
+    }
+
+    /// Are moves of the two independent? So if no path of one is a path of the other, or lies above or below one.
+    pub(super) fn is_apart_from(&self, other: &Reach) -> bool {
+        let is_apart = |one: &TreePath| {
+            let mut others = other.0.iter();
+            others.all(|other| !one.is_within(other) && !other.is_within(one))
+        };
+        self.0.iter().all(is_apart)
+    }
+
+    /// Does it have all paths of the other?
+    fn has(&self, other: &Reach) -> bool {
+        other.0.iter().all(|path| self.0.contains(path))
+    }
 }
 
 /// One change of the names on the PFS.
@@ -114,6 +130,8 @@ pub(super) struct Move {
     may_have_been_made: bool,
     outcome: Result<(), Option<Reason>>,
     tries: u32,
+    /// With others under way at the same time: what it was begun for.
+    reach: Option<Reach>,
 }
 
 impl Move {
@@ -135,6 +153,15 @@ impl Move {
             may_have_been_made: false,
             outcome: Ok(()),
             tries: 0,
+            reach: None,
+        }
+    }
+
+    /// Others are under way at the same time, which are apart from this.
+    pub(super) fn within(self, reach: Reach) -> Self {
+        Move {
+            reach: Some(reach),
+            ..self
         }
     }
 

@@ -296,6 +296,7 @@ impl World {
                     Ok(Copied::Whole {
                         of: attr,
                         copy: Identity::of_copy(&made),
+                        bytes: attr.size,
                     })
                 };
                 Got::Copies(copies.iter().map(one).collect())

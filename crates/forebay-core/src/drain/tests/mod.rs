@@ -360,6 +360,29 @@ fn what_was_done_though_the_pfs_said_otherwise_and_showed_otherwise_is_known() {
 }
 
 #[test]
+fn bytes_count_with_the_file_that_got_its_name_whatever_the_pfs_said() {
+    for lost in [None, Some(libc::ESTALE)] {
+        let mut world = World {
+            lost_answers: lost,
+            ..World::default()
+        };
+        world.create(&p("f"), Node::File(5));
+        // Others have put something under the name of this one, so it is copied in vain.
+        world.create(&p("g"), Node::File(7));
+        world.pfs.insert(p("g"), Node::File(1));
+        let mut model = world.view();
+        let drain = Drain::new(terms(1));
+        let drain = drive(drain, &mut world, &mut model, &mut Rng::new(1), &CALM).unwrap();
+        let tally = drain.tally();
+        assert_eq!(
+            (tally.files_drained, tally.bytes_drained),
+            (1, 5),
+            "{lost:?}"
+        );
+    }
+}
+
+#[test]
 fn what_was_done_on_a_pfs_that_keeps_failing_is_known_although_it_was_looked_at_once() {
     for seed in 1..=300 {
         let mut rng = Rng::new(seed ^ 0x0b5c);

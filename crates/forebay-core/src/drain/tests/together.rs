@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::drain::act::NewDir;
+use crate::drain::moves::Reach;
+use crate::record::{BridgeId, ObjectId, ObjectName, PathRecord};
 
 /// What an act changes the name of.
 fn moved(act: &Act) -> Vec<TreePath> {
@@ -117,5 +119,76 @@ fn what_is_in_the_way_of_something_or_around_it_moves_before_or_after_it() {
         let (mut world, view) = after(work);
         most_at_once(&mut world, 2);
         assert_eq!(world.pfs, view);
+    }
+}
+
+#[test]
+fn a_pass_that_is_stopped_waits_for_the_moves_under_way_and_begins_no_more() {
+    let (mut world, _) = after(|world| each(|path, _| world.remove(&path)));
+    let mut drain = Drain::new(terms(2));
+    let mut held = Vec::new();
+    loop {
+        match drain.next(&world).unwrap() {
+            NextAct::Act(ticket, act) if moved(&act).is_empty() => {
+                let got = world.carry_out(&act);
+                drain.done(ticket, got);
+            }
+            NextAct::Act(ticket, act) => held.push((ticket, act)),
+            NextAct::Wait => break,
+            NextAct::End => panic!("moves are under way"),
+        }
+    }
+    drain.stop();
+    assert_eq!(drain.next(&world), Ok(NextAct::Wait));
+    let begun = held.len();
+    for (ticket, act) in held {
+        let got = world.carry_out(&act);
+        drain.done(ticket, got);
+    }
+    loop {
+        match drain.next(&world).unwrap() {
+            NextAct::Act(ticket, act) => {
+                assert_eq!(moved(&act), [], "{act:?} begins");
+                let got = world.carry_out(&act);
+                drain.done(ticket, got);
+            }
+            NextAct::Wait => panic!("one act at a time"),
+            NextAct::End => break,
+        }
+    }
+    assert_eq!(drain.report().left_count, 200 - begun as u64);
+    assert!(world.records.values().all(|r| r.transit.is_none()));
+}
+
+#[test]
+fn a_move_is_apart_from_what_has_no_path_in_common_with_it_nor_one_around_it() {
+    let reach = |paths: &[&str]| {
+        let [path, others @ ..] = paths else {
+            unreachable!("it is about something");
+        };
+        let object = ObjectName {
+            oid: ObjectId::new(BridgeId(1), 1, 1),
+            link: 0,
+        };
+        let record = PathRecord {
+            origin: others.first().map(|path| p(path)),
+            hides: others.get(1).map(|path| p(path)),
+            ..PathRecord::new(Kind::Moved, object, BridgeId(1))
+        };
+        Reach::of(&p(path), &record)
+    };
+    for (one, other, is_apart) in [
+        (&["a"][..], &["b"][..], true),
+        (&["a"], &["ab"], true),
+        (&["a"], &["a"], false),
+        (&["a"], &["a/b/c"], false),
+        (&["a", "o"], &["b", "p"], true),
+        (&["a", "o"], &["o"], false),
+        (&["a", "o/p"], &["b", "q", "o"], false),
+        (&["a", "o", "h"], &["b", "h/i"], false),
+    ] {
+        let (one, other) = (reach(one), reach(other));
+        assert_eq!(one.is_apart_from(&other), is_apart, "{one:?} and {other:?}");
+        assert_eq!(other.is_apart_from(&one), is_apart, "{other:?} and {one:?}");
     }
 }

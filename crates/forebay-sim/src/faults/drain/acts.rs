@@ -374,5 +374,6 @@ fn copy(
     Ok(Copied::Whole {
         of: attr,
         copy: Identity::of_copy(&made),
+        bytes: attr.size,
     })
 }

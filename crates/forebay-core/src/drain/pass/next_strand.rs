@@ -1,4 +1,4 @@
-//! What can begin now: the strands of each round.
+//! Which strand begins next, round by round. Nothing here takes an outcome: strands do.
 
 use super::{Drain, Errand, Running};
 use crate::bridge::Mutation;
@@ -9,7 +9,7 @@ use crate::drain::choose::Choose;
 use crate::drain::contents::Survey;
 use crate::drain::drain_facts::DrainFacts;
 use crate::drain::finish::{Dress, List, SyncDirs};
-use crate::drain::moves::{self, Move, What};
+use crate::drain::moves::{Move, Reach, What};
 use crate::drain::orphans::{self, Orphan, is_waiting};
 use crate::drain::release::{RELEASED_AT_ONCE, Release, ReleaseWalk};
 use crate::drain::resume::{self, Resume};
@@ -26,19 +26,20 @@ use crate::table::Order;
 /// Tasks that wait for a batch are looked for ahead of it up to this number.
 const TASKS_AHEAD: usize = 2048;
 
-/// Moves that are made at the same time. Requests wait for what is being moved.
-const MOVES_AT_ONCE: usize = 64;
+/// Most moves under way at a time. A request that meets one waits for it, and for those before it.
+pub(super) const MOVES_AT_ONCE: usize = 64;
 
 impl Drain {
     /// Begins what can begin now: false if nothing can.
     pub(super) fn begin(&mut self, facts: &dyn DrainFacts) -> Outcome<bool> {
-        let is_parallel = match self.round {
+        let may_begin_beside = match self.round {
             Round::Contents => true,
             Round::ReleaseContents => self.waiting.len() < self.sheet.terms.batches,
             round if round.moves() => self.waiting.len() < self.moves_at_once(facts),
+            // These have one strand at a time.
             _ => false,
         };
-        if !self.waiting.is_empty() && !is_parallel {
+        if !self.waiting.is_empty() && !may_begin_beside {
             return Ok(false);
         }
         if self.round == Round::End {
@@ -49,12 +50,7 @@ impl Drain {
             return Ok(true);
         }
         if self.is_left_out() {
-            // What is under way comes to its end first.
-            let is_over = self.waiting.is_empty();
-            if is_over {
-                self.advance();
-            }
-            return Ok(is_over);
+            return Ok(self.end_round());
         }
         match self.round {
             Round::Resume => self.begin_resume(facts)?,
@@ -238,6 +234,7 @@ impl Drain {
         loop {
             let page = facts.speakers_here(self.cursor.as_ref(), 1)?;
             let Some(last) = page.last() else {
+                // What is under way may be in the way of something, or make it free.
                 if !self.waiting.is_empty() {
                     return Ok(false);
                 }
@@ -285,9 +282,10 @@ impl Drain {
         Ok(())
     }
 
-    /// How many moves are made at the same time. Moves wait for the disks: see [`Act::changes_names_of_pfs`].
+    /// How many moves may be under way. They wait for the disks ([`Act::changes_names_of_pfs`]), so several wait together.
     fn moves_at_once(&self, facts: &dyn DrainFacts) -> usize {
-        // What other bridges move meanwhile is known from the marks alone, and these are waited for.
+        // With one batch the caller has asked for one thing at a time. With several bridges others move things as well, and
+        // these are known by their marks alone.
         match facts.is_single() && self.sheet.terms.batches > 1 {
             true => MOVES_AT_ONCE,
             false => 1,
@@ -308,35 +306,38 @@ impl Drain {
                 return Ok(is_started);
             }
         }
+        Ok(self.end_round())
+    }
+
+    /// Begins a move. False if it is not independent of one under way.
+    fn start_move(&mut self, path: &TreePath, what: What, facts: &dyn DrainFacts) -> Outcome<bool> {
+        let mut next = Move::new(path.clone(), what);
+        let mut reach = Reach::default();
+        if self.moves_at_once(facts) > 1 {
+            // Moves that have ended may have changed the record since the walk has met it.
+            let record = facts.record(path)?;
+            reach = record.map_or(reach, |record| Reach::of(path, &record));
+            next = next.within(reach.clone());
+        }
+        let mut under_way = self.waiting.values().map(|parked| &parked.running.reach);
+        let ignores = Mutation::MovesIgnoreEachOther.is(self.sheet.planted);
+        let is_free = ignores || under_way.all(|other| other.is_apart_from(&reach));
+        if is_free {
+            self.ready.push_back(Running {
+                reach,
+                ..Running::new(Box::new(next))
+            });
+        }
+        Ok(is_free)
+    }
+
+    /// Goes on to the next round. False while something of this one is under way.
+    fn end_round(&mut self) -> bool {
         let is_over = self.waiting.is_empty();
         if is_over {
             self.advance();
         }
-        Ok(is_over)
-    }
-
-    /// False if it has to wait for one that is under way: one of its places is a place of that, or lies above or below one.
-    fn start_move(&mut self, path: &TreePath, what: What, facts: &dyn DrainFacts) -> Outcome<bool> {
-        let mut running = Running::new(Box::new(Move::new(path.clone(), what)));
-        if self.moves_at_once(facts) > 1 {
-            // Moves that have ended may have changed the record since the walk has met it.
-            let record = facts.record(path)?;
-            running.places = record.map_or(Vec::new(), |record| moves::places(path, &record));
-        }
-        let mut under_way = self
-            .waiting
-            .values()
-            .flat_map(|parked| &parked.running.places);
-        let is_near = |one: &TreePath| {
-            let is_near = |other: &TreePath| one.is_within(other) || other.is_within(one);
-            running.places.iter().any(is_near)
-        };
-        let ignores = Mutation::MovesAreInEachOthersWay.is(self.sheet.planted);
-        let is_free = ignores || !under_way.any(is_near);
-        if is_free {
-            self.ready.push_back(running);
-        }
-        Ok(is_free)
+        is_over
     }
 
     fn begin_contents(&mut self, facts: &dyn DrainFacts) -> Outcome<bool> {
@@ -364,15 +365,11 @@ impl Drain {
             self.start(Survey::new(entries));
             return Ok(true);
         }
-        if self.waiting.is_empty() {
-            assert!(
-                self.sheet.tasks.is_empty() || !may_begin,
-                "with nothing under way a batch can begin"
-            );
-            self.advance();
-            return Ok(true);
-        }
-        Ok(false)
+        assert!(
+            !self.waiting.is_empty() || self.sheet.tasks.is_empty() || !may_begin,
+            "with nothing under way a batch can begin"
+        );
+        Ok(self.end_round())
     }
 
     fn begin_page(
@@ -404,9 +401,8 @@ impl Drain {
     ) -> Outcome<()> {
         let mut entries = Vec::new();
         while let Some((path, record)) = self.step(facts, order, PAGE)? {
-            // What never was drained differs in nothing.
-            let is_due = self.errand != Errand::Refresh || record.drained.is_some();
-            if is_due && Release::concerns(walk, &path, &record) {
+            let refreshes = self.errand == Errand::Refresh;
+            if Release::concerns(walk, refreshes, &path, &record) {
                 entries.push((path, record));
             }
             if entries.len() == RELEASED_AT_ONCE {
