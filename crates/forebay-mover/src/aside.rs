@@ -148,6 +148,7 @@ pub(crate) fn sweep(
     let changing = lower.begin_act(&[aside.parent()]);
     let swept = sweep_it(lower, notes, aside, touched, counters);
     lower.end_act(changing);
+    lower.note_changed(aside.parent());
     if !is_noted(notes, aside) {
         touched.has_gone(aside);
     }

@@ -6,6 +6,7 @@ use crate::crew::{Crew, Job, Share};
 use crate::ground::{Ground, Halt, Points};
 use crate::lent_dirs::LentDirs;
 use crate::pfs::{During, LastDir, Trouble};
+use crate::pfs_acts::Removal;
 use crate::removal::Touched;
 use crate::throttle::Throttle;
 use crate::{aside, known, leftovers, pfs_acts, processes};
@@ -310,7 +311,9 @@ impl<'g> Pass<'g> {
         self.points.pass()?;
         let ground = &self.ground;
         let changing = ground.lower.begin_act(&act.visited_dirs());
-        let got = self.permitted(&act.needs_to_change(), || self.carry_out_act(act));
+        let got = self.permitted(&act.needs_to_change(), |is_lent| {
+            self.carry_out_act(act, is_lent)
+        });
         ground.lower.end_act(changing);
         // Noted before anything can be committed that relies on it, also if a part of it has failed.
         for dir in act.changed_dirs() {
@@ -319,19 +322,20 @@ impl<'g> Pass<'g> {
         got
     }
 
-    /// Does something while this user may change entries of these directories, if they are the user's own.
+    /// Does something while this user may change entries of these directories, if they are the user's own. `work` is told whether it has
+    /// a permission for as long as it lasts alone.
     fn permitted<T>(
         &self,
         dirs: &[[TreePath; 2]],
-        work: impl FnOnce() -> Result<T, Halt>,
+        work: impl FnOnce(bool) -> Result<T, Halt>,
     ) -> Result<T, Halt> {
         let lower = self.ground.lower;
         let needed = self.lent.give(lower, dirs);
         if needed.is_nothing() {
-            return work();
+            return work(false);
         }
         self.points.pass()?;
-        let did = work();
+        let did = work(true);
         // A process that is dead gives nothing back; one whose tables have failed does.
         if !matches!(did, Err(Halt::Cut)) {
             self.points.pass()?;
@@ -340,7 +344,7 @@ impl<'g> Pass<'g> {
         did
     }
 
-    fn carry_out_act(&self, act: &Act) -> Result<Got, Halt> {
+    fn carry_out_act(&self, act: &Act, is_lent: bool) -> Result<Got, Halt> {
         let ground = &self.ground;
         Ok(match act {
             Act::Fetch(need) => {
@@ -375,16 +379,14 @@ impl<'g> Pass<'g> {
                 Got::Did(pfs_acts::remove(ground.lower, path, *is, &self.touched))
             }
             Act::Discard { path, is, aside } => {
-                let (notes, touched) = (&self.aside_notes, &self.touched);
-                Got::Did(pfs_acts::discard(
-                    ground.lower,
-                    notes,
-                    path,
-                    *is,
-                    aside,
-                    touched,
-                    self.counters,
-                ))
+                let removal = Removal {
+                    lower: ground.lower,
+                    notes: &self.aside_notes,
+                    touched: &self.touched,
+                    counters: self.counters,
+                    is_lent,
+                };
+                Got::Did(removal.discard(path, *is, aside))
             }
             Act::MakeDir(new) => {
                 let own = || {
@@ -452,7 +454,7 @@ impl<'g> Pass<'g> {
             dirs.push(dir.clone());
         }
         let dirs: Vec<_> = dirs.into_iter().map(|dir| [dir.clone(), dir]).collect();
-        self.permitted(&dirs, || {
+        self.permitted(&dirs, |_| {
             let swept = leftovers::sweep(lower, notes, dir, of, &self.touched, self.counters);
             Ok(swept.map_err(Trouble::into_core))
         })

@@ -82,33 +82,14 @@ pub(crate) fn remove(lower: &Lower, path: &TreePath, is: Identity, touched: &Tou
     remove().map_err(Trouble::into_core)
 }
 
-/// See [`drain::Act::Discard`].
-pub(crate) fn discard(
-    lower: &Lower,
-    notes: &PfsNotes,
-    path: &TreePath,
-    is: Option<Identity>,
-    aside: &TreePath,
-    touched: &Touched,
-    counters: &Counters,
-) -> Work<()> {
-    let removal = Removal {
-        lower,
-        notes,
-        touched,
-        counters,
-    };
-    removal
-        .take_away(path, is, aside)
-        .map_err(Trouble::into_core)
-}
-
 /// What takes a directory away.
-struct Removal<'r> {
-    lower: &'r Lower,
-    notes: &'r PfsNotes,
-    touched: &'r Touched,
-    counters: &'r Counters,
+pub(crate) struct Removal<'r> {
+    pub(crate) lower: &'r Lower,
+    pub(crate) notes: &'r PfsNotes,
+    pub(crate) touched: &'r Touched,
+    pub(crate) counters: &'r Counters,
+    /// Only as long as this lasts may names change where the directory is.
+    pub(crate) is_lent: bool,
 }
 
 /// Is it that this user may not do so there?
@@ -117,6 +98,16 @@ fn may_not(trouble: &Trouble) -> bool {
 }
 
 impl Removal<'_> {
+    /// See [`drain::Act::Discard`].
+    pub(crate) fn discard(
+        &self,
+        path: &TreePath,
+        is: Option<Identity>,
+        aside: &TreePath,
+    ) -> Work<()> {
+        self.take_away(path, is, aside).map_err(Trouble::into_core)
+    }
+
     fn take_away(&self, path: &TreePath, is: Option<Identity>, aside: &TreePath) -> pfs::Work<()> {
         let lower = self.lower;
         aside::sweep_in(lower, self.notes, path, self.touched, self.counters)?;
@@ -171,8 +162,13 @@ impl Removal<'_> {
         match put(&beside) {
             Ok(aside) => {
                 self.touched.has_put_beside(aside.clone());
-                // A sweep of the root finds it by its note, as does whoever moves or removes the directory that it is in.
-                self.give_back_another(&taken, path, &aside)
+                self.give_back_another(&taken, path, &aside)?;
+                // Else a sweep of the root finds it by its note, as does whoever moves or removes the directory that it is in.
+                if self.is_lent {
+                    // What fails is tried again by those, and told.
+                    let _ = aside::sweep(lower, self.notes, &aside, self.touched, self.counters);
+                }
+                Ok(())
             }
             Err(Refused::Rename(e, since)) if may_not(&e) || e.errno == Errno::XDEV => {
                 let dirs = in_it.take();
@@ -318,15 +314,9 @@ mod tests {
         }
 
         fn discard(&self, name: &str, aside: &str) -> Work<()> {
-            discard(
-                &self.lower,
-                &self.notes,
-                &path(name),
-                None,
-                &path(aside),
-                &Touched::default(),
-                &self.counters,
-            )
+            let touched = Touched::default();
+            self.removal(&touched)
+                .discard(&path(name), None, &path(aside))
         }
 
         fn removal<'t>(&'t self, touched: &'t Touched) -> Removal<'t> {
@@ -335,6 +325,7 @@ mod tests {
                 notes: &self.notes,
                 touched,
                 counters: &self.counters,
+                is_lent: false,
             }
         }
 

@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 /// What the drain itself does on the PFS, by which it knows what others do.
 #[derive(Default)]
 pub(crate) struct Touched {
-    /// Files of which it has renamed or removed a name: that changes the time of change (`ctime`) of those with other names.
+    /// Files of which it has renamed or removed a name, or tried to: that changes the time of change (`ctime`) of those with other names.
     /// Device and number of their inodes.
     files: Mutex<HashSet<(u64, u64)>>,
     /// The directories that were in what it has put aside and not begun to remove. Numbers of their inodes, by that of what is
@@ -23,7 +23,7 @@ pub(crate) struct Touched {
 }
 
 impl Touched {
-    /// A name of this is about to go, or has moved.
+    /// A name of this is about to go or to move.
     pub(crate) fn note(&self, attr: &Attr) {
         if attr.nlink > 1 && !attr.is_dir() {
             self.files.lock().insert(attr.inode());

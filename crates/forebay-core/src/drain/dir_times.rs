@@ -112,7 +112,13 @@ impl<F: Clone> VisitedDirs<F> {
     /// The time of a change by a program has been written to the directory with these attributes.
     pub fn has_written(&mut self, dir: &Attr, at: Timestamp) {
         if let Some(&number) = self.by_inode.get(&dir.inode()) {
-            self.dirs[number].left = Some(at);
+            let dir = &mut self.dirs[number];
+            dir.left = Some(at);
+            // From now on the directory itself tells it, and what the program gives it after that.
+            if self.touched.get(&dir.path) == Some(&at) {
+                self.touched.remove(&dir.path);
+                dir.mtime = at.max(dir.mtime);
+            }
         }
     }
 
@@ -296,6 +302,15 @@ mod tests {
         dirs.touch(&path("d"), time(40));
         dirs.has_written(&dir(7, 20), time(40));
         assert_eq!(gets(dirs, 40), None, "it has it");
+        // Nor is what the program gives it after that.
+        for (gives, expected) in [(5, 5), (40, 40)] {
+            let mut dirs = visited();
+            act(&mut dirs, 10, 20);
+            dirs.touch(&path("d"), time(40));
+            dirs.has_written(&dir(7, 20), time(40));
+            act(&mut dirs, gives, 50);
+            assert_eq!(gets(dirs, 50), Some(expected));
+        }
         let mut dirs = visited();
         dirs.has_written(&dir(8, 20), time(40));
         act(&mut dirs, 10, 20);

@@ -24,7 +24,7 @@
 //! - **Facts** may be of different moments. They are asked in [`Drain::next`] only. After
 //!   [`Got::Fetched`] the fact is at hand in the next call; after a conflict it is forgotten.
 //! - **One machine at a time** changes the records of one home: marks are told apart by nothing.
-//! - A limited number of acts is under way: at most 64 while names change, else [`PassTerms::batches`], and two more. Their
+//! - A limited number of acts is under way: at most 128 while names change, else [`PassTerms::batches`], and two more. Their
 //!   outcomes may come in any order. Where [`PassTerms::batches`] is one, and with a driver that tells each outcome before it asks
 //!   again, everything happens in one order; the same facts and outcomes give the same acts.
 //! - [`Drain::stop`] and [`Drain::lose_patience`] may come at any time.

@@ -75,6 +75,8 @@ struct Running {
     heard: Heard,
     /// Of a move: what it must not share with another one.
     reach: Reach,
+    /// It syncs directories.
+    syncs: bool,
 }
 
 impl Running {
@@ -83,6 +85,7 @@ impl Running {
             strand,
             heard: Heard::default(),
             reach: Reach::default(),
+            syncs: false,
         }
     }
 }

@@ -68,15 +68,14 @@ impl Scene {
     fn discard_what(&self, path: &str, is: Option<Identity>) -> drain::Work<()> {
         let aside = TreePath::root().join(&discarded_name(ObjectId(7)));
         let path = TreePath::new(path).unwrap();
-        pfs_acts::discard(
-            &self.lower,
-            &self.notes,
-            &path,
-            is,
-            &aside,
-            &self.touched,
-            &self.counters,
-        )
+        let removal = pfs_acts::Removal {
+            lower: &self.lower,
+            notes: &self.notes,
+            touched: &self.touched,
+            counters: &self.counters,
+            is_lent: false,
+        };
+        removal.discard(&path, is, &aside)
     }
 
     /// Puts `up/d` aside in its own directory.

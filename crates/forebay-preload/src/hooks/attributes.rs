@@ -131,6 +131,7 @@ hooks! {
     fn futimesat [real] (dirfd: c_int, path: Path, times: *const timeval) -> c_int {
         if path.is_null() {
             write_pending_time(dirfd);
+            return real(dirfd, path, times);
         }
         let mut room = [NO_TIME; 2];
         match from_timeval(times, &mut room) {
@@ -169,7 +170,7 @@ hooks! {
 }
 
 /// Makes the bridge write the pending time of a directory: written later, it would replace the one that the caller sets.
-fn write_pending_time(fd: c_int) {
+pub fn write_pending_time(fd: c_int) {
     if locate::is_far(fd) || fd != AT_FDCWD && !is_kind(fd, libc::S_IFDIR) {
         return;
     }

@@ -188,10 +188,11 @@ unsafe fn ours(number: c_long, a: [usize; 6], native: impl Fn() -> c_long) -> Op
             libc::SYS_fchownat if at(0) => {
                 attributes::fchownat::hook(fd(0), path(1), word(2), word(3), int(4))
             }
-            libc::SYS_utimensat if a[1] == 0 && int(3) == 0 && fd(0) != AT_FDCWD => {
-                attributes::futimens::hook(fd(0), out(2).cast())
+            libc::SYS_utimensat if a[1] == 0 || about_fd(3) && !at(0) => {
+                attributes::write_pending_time(fd(0));
+                return None;
             }
-            libc::SYS_utimensat if at(0) || about_fd(3) => {
+            libc::SYS_utimensat if at(0) => {
                 attributes::utimensat::hook(fd(0), path(1), out(2).cast(), int(3))
             }
             libc::SYS_truncate if here(0) => attributes::truncate::hook(path(0), a[1] as i64),
@@ -311,7 +312,11 @@ unsafe fn older(number: c_long, a: [usize; 6]) -> Option<c_long> {
             libc::SYS_lchown if here(0) => attributes::lchown::hook(path(0), word(1), word(2)),
             libc::SYS_utime if here(0) => attributes::utime::hook(path(0), out(1).cast()),
             libc::SYS_utimes if here(0) => attributes::utimes::hook(path(0), out(1).cast()),
-            libc::SYS_futimesat if at(0) || a[1] == 0 => {
+            libc::SYS_futimesat if a[1] == 0 => {
+                attributes::write_pending_time(int(0));
+                return None;
+            }
+            libc::SYS_futimesat if at(0) => {
                 attributes::futimesat::hook(int(0), path(1), out(2).cast())
             }
             // The entries have another form here. Nobody lists so any more.

@@ -85,6 +85,23 @@ fn what_was_changed_in_a_directory_that_its_owner_may_not_change_arrives_and_its
 }
 
 #[test]
+fn a_directory_moves_whatever_was_removed_from_a_locked_one_in_it() {
+    as_root!();
+    let before =
+        "mkdir -p p/q/d/e r/s; echo f > p/q/d/e/f; echo g > p/g; chmod 500 p/q; chmod 700 p";
+    let work = "chmod u+w p/q; rm -r p/q/d; chmod u-w p/q; mkdir new; mv p new/p; mv r new/p/r";
+    for options in [&[][..], &["--drain-workers", "1"]] {
+        let stage = Stage::new();
+        for dir in ["own/native", "own/pfs"] {
+            native(&stage, dir, before);
+        }
+        native(&stage, "own/native", work);
+        run(&stage, options, work).ends_with(0);
+        assert_eq!(tree(&stage, "own/pfs"), tree(&stage, "own/native"));
+    }
+}
+
+#[test]
 fn a_locked_directory_gets_its_mode_back_also_if_what_it_was_unlocked_for_fails() {
     as_root!();
     let stage = Stage::new();

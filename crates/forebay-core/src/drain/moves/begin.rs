@@ -37,9 +37,9 @@ impl Move {
             return Ok(());
         }
         if let Some(reach) = &self.reach
-            && (sheet.stopping || !reach.has(&Reach::of(&self.path, &record)))
+            && (sheet.stopping && !self.has_cleared || !reach.has(&Reach::of(&self.path, &record)))
         {
-            // Else a program has put something here meanwhile that goes elsewhere. That is for the next pass.
+            // Else a program has put something here meanwhile that comes from elsewhere. That is for the next pass.
             self.state = State::End;
             return Ok(());
         }

@@ -107,7 +107,10 @@ impl Move {
                 sheet.tally.renamed += 1;
             }
             What::Place => sheet.tally.renamed += 1,
-            What::Clear if self.goal != What::Clear => self.state = State::Begin,
+            What::Clear if self.goal != What::Clear => {
+                self.has_cleared = true;
+                self.state = State::Begin;
+            }
             What::Clear | What::MakeDir => {}
         }
         self.is_unmarked = false;

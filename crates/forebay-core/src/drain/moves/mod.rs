@@ -132,6 +132,8 @@ pub(super) struct Move {
     tries: u32,
     /// With others under way at the same time: what it was begun for.
     reach: Option<Reach>,
+    /// It has made room for what it was begun for.
+    has_cleared: bool,
 }
 
 impl Move {
@@ -154,6 +156,7 @@ impl Move {
             outcome: Ok(()),
             tries: 0,
             reach: None,
+            has_cleared: false,
         }
     }
 

@@ -27,7 +27,7 @@ use crate::table::Order;
 const TASKS_AHEAD: usize = 2048;
 
 /// Most moves under way at a time. A request that meets one waits for it, and for those before it.
-pub(super) const MOVES_AT_ONCE: usize = 64;
+pub(super) const MOVES_AT_ONCE: usize = 128;
 
 impl Drain {
     /// Begins what can begin now: false if nothing can.
@@ -45,8 +45,12 @@ impl Drain {
         if self.round == Round::End {
             return Ok(false);
         }
-        if let Some(dirs) = self.sheet.take_unsynced(false) {
-            self.start(SyncDirs::new(dirs));
+        let is_syncing = self.waiting.values().any(|parked| parked.running.syncs);
+        if !is_syncing && let Some(dirs) = self.sheet.take_unsynced(false) {
+            self.ready.push_back(Running {
+                syncs: true,
+                ..Running::new(Box::new(SyncDirs::new(dirs)))
+            });
             return Ok(true);
         }
         if self.is_left_out() {
