@@ -17,8 +17,27 @@ use std::os::fd::AsFd;
 /// What a symbolic link says that is there for a moment.
 const CLOCK_TEXT: &[u8] = b"clock";
 
-/// The moment by the clock of the PFS: whatever was changed before the call is older.
+/// The moment by the clock of the PFS: whatever was changed before the call is older. It is read in the root, where a sweep finds what
+/// a drain has left that is killed meanwhile; beside `aside` if this user may make no names in the root, or if that is on another
+/// file system.
 fn moment(lower: &Lower, aside: &TreePath) -> Work<Timestamp> {
+    let device = |at: &TreePath| {
+        let dir = pfs::parent(lower, at)?;
+        sys::stat(dir.as_fd(), b"")
+            .during("stat")
+            .map(|dir| dir.dev)
+    };
+    let in_root = TreePath::root().join(aside.name());
+    if *aside != in_root && device(aside)? == device(&in_root)? {
+        match moment_beside(lower, &in_root) {
+            Err(e) if matches!(e.errno, Errno::ACCESS | Errno::PERM) => {}
+            told => return told,
+        }
+    }
+    moment_beside(lower, aside)
+}
+
+fn moment_beside(lower: &Lower, aside: &TreePath) -> Work<Timestamp> {
     // A drain that was killed may have left one.
     let is_taken = |told: &Work<Timestamp>| matches!(told, Err(e) if e.errno == Errno::EXIST);
     let mut told = paths_aside(aside).map(|path| moment_at(lower, &clock_path(&path)));

@@ -475,6 +475,31 @@ fn where_the_clock_of_a_full_pfs_cannot_be_read_the_directory_stays() {
 }
 
 #[test]
+fn the_clock_is_read_where_a_sweep_finds_what_is_left_of_that() {
+    let pfs = Scene::new(Path::new("/dev/shm"));
+    let up = sys::open_path(&pfs.at("up"), libc::O_RDONLY).unwrap();
+    let old = Timestamp { sec: 10, nsec: 0 };
+    sys::set_times(up.as_fd(), b"", None, Some(old)).unwrap();
+    let aside = TreePath::new("up")
+        .unwrap()
+        .join(&discarded_name(ObjectId(7)));
+    assert!(moment(&pfs.lower, &aside).unwrap() > old);
+    let now = sys::stat(up.as_fd(), b"").unwrap();
+    assert_eq!(now.mtime, old, "nothing was made in it");
+    // What a killed drain has left in the root goes with the next one.
+    let clock = clock_path(&TreePath::root().join(aside.name()));
+    std::os::unix::fs::symlink("clock", pfs.at(&clock.to_string()[1..])).unwrap();
+    assert!(moment(&pfs.lower, &aside).is_ok(), "another name is free");
+    let (lower, notes) = (&pfs.lower, &pfs.notes);
+    let root = TreePath::root();
+    leftovers::sweep(lower, notes, &root, None, &pfs.touched, &pfs.counters).unwrap();
+    assert_eq!(
+        sys::stat(lower.root(), clock.name()).err(),
+        Some(Errno::NOENT)
+    );
+}
+
+#[test]
 fn a_directory_that_only_has_such_a_name_stays() {
     for scene in scenes() {
         for (number, suffix) in [(3, ""), (4, "1"), (5, "")] {
