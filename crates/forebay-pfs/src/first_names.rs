@@ -47,6 +47,8 @@ impl First {
 
     pub(super) fn page(mut self) -> LowerPage {
         self.entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        // Some file systems list a name twice if others come or go meanwhile.
+        self.entries.dedup_by(|a, b| a.name == b.name);
         let ends = self.last.is_none() && self.entries.len() <= self.limit;
         self.entries.truncate(self.limit);
         LowerPage {
@@ -90,6 +92,31 @@ mod tests {
             }
         }
         assert_eq!(found, names);
+    }
+
+    #[test]
+    fn a_name_that_is_listed_twice_is_in_one_page_once() {
+        for limit in [2, 3, 100] {
+            let mut after: Option<Vec<u8>> = None;
+            let mut found = Vec::new();
+            loop {
+                let mut first = First::new(after.as_deref(), limit);
+                for name in ["e", "a", "d", "e", "c", "e", "a"] {
+                    first.take(sys::RawEntry {
+                        name: name.into(),
+                        ino: 1,
+                        dtype: libc::DT_DIR,
+                    });
+                }
+                let page = first.page();
+                found.extend(page.entries.iter().map(|e| e.name.clone()));
+                after = found.last().cloned();
+                if page.ends {
+                    break;
+                }
+            }
+            assert_eq!(found, [b"a", b"c", b"d", b"e"], "{limit} in a page");
+        }
     }
 
     #[test]
