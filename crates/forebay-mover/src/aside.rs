@@ -18,8 +18,7 @@ use std::os::fd::AsFd;
 const CLOCK_TEXT: &[u8] = b"clock";
 
 /// The moment by the clock of the PFS: whatever was changed before the call is older. It is read in the root, where a sweep finds what
-/// a drain has left that is killed meanwhile; beside `aside` if this user may make no names in the root, or if that is on another
-/// file system.
+/// a drain has left that is killed meanwhile; beside `aside` where that fails, or if it is on another file system.
 fn moment(lower: &Lower, aside: &TreePath) -> Work<Timestamp> {
     let device = |at: &TreePath| {
         let dir = pfs::parent(lower, at)?;
@@ -29,9 +28,9 @@ fn moment(lower: &Lower, aside: &TreePath) -> Work<Timestamp> {
     };
     let in_root = TreePath::root().join(aside.name());
     if *aside != in_root && device(aside)? == device(&in_root)? {
-        match moment_beside(lower, &in_root) {
-            Err(e) if matches!(e.errno, Errno::ACCESS | Errno::PERM) => {}
-            told => return told,
+        let told = moment_beside(lower, &in_root);
+        if told.is_ok() {
+            return told;
         }
     }
     moment_beside(lower, aside)

@@ -114,10 +114,12 @@ impl<F: Clone> VisitedDirs<F> {
         if let Some(&number) = self.by_inode.get(&dir.inode()) {
             let dir = &mut self.dirs[number];
             dir.left = Some(at);
+            dir.mtime = at.max(dir.mtime);
+            // A look from before that says nothing.
+            dir.crossings += 1;
             // From now on the directory itself tells it, and what the program gives it after that.
             if self.touched.get(&dir.path) == Some(&at) {
                 self.touched.remove(&dir.path);
-                dir.mtime = at.max(dir.mtime);
             }
         }
     }
@@ -311,6 +313,15 @@ mod tests {
             act(&mut dirs, gives, 50);
             assert_eq!(gets(dirs, 50), Some(expected));
         }
+        // An act has looked before that.
+        let mut dirs = visited();
+        act(&mut dirs, 10, 20);
+        dirs.touch(&path("d"), time(40));
+        let early = dirs.look(0).unwrap().seen(Some(&dir(7, 20)));
+        dirs.has_written(&dir(7, 20), time(40));
+        assert!(!dirs.begins(0, early));
+        act(&mut dirs, 40, 50);
+        assert_eq!(gets(dirs, 50), Some(40));
         let mut dirs = visited();
         dirs.has_written(&dir(8, 20), time(40));
         act(&mut dirs, 10, 20);
