@@ -280,10 +280,13 @@ impl<'g> Pass<'g> {
         // This covers all commits that come before any of the jobs: those were queued after them.
         let mut settled = self.settle_before(share.waits_for_disks);
         for (ticket, job) in share.jobs {
+            if crew.is_over() {
+                return;
+            }
             let outcome = settled.and_then(|()| self.carry_out(&job));
-            let is_over = outcome.is_err() || crew.is_over();
+            let has_failed = outcome.is_err();
             crew.ended(ticket, outcome);
-            if is_over {
+            if has_failed {
                 return;
             }
             settled = Ok(());
