@@ -9,8 +9,8 @@ use forebay_core::facts::Timestamp;
 use forebay_core::path::TreePath;
 use forebay_objects::PfsNotes;
 use forebay_pfs::Lower;
-use forebay_sys::{self as sys, Errno};
-use std::collections::BTreeSet;
+use forebay_sys::{self as sys, Errno, Sys};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::os::fd::AsFd;
 
@@ -168,9 +168,37 @@ pub(crate) fn sweep(
     lower.end_act(changing);
     lower.note_changed(aside.parent());
     if !is_noted(notes, aside) {
-        touched.has_gone(aside);
+        touched.is_forgotten(aside);
     }
     swept
+}
+
+/// Nothing is aside there any more. The note stays until that is on the disks ([`forget_gone`]): a loss of power before that would
+/// bring back what nobody knows.
+fn has_gone(lower: &Lower, touched: &Touched, aside: &TreePath) {
+    lower.note_changed(aside.parent());
+    touched.has_gone(aside);
+}
+
+/// Brings to the disks of the PFS that what was swept is gone, and forgets the notes about it. Where that fails the notes stay for
+/// the next drain.
+pub(crate) fn forget_gone(lower: &Lower, notes: &PfsNotes, touched: &Touched) {
+    touched.forget_gone(|gone| {
+        let dirs: BTreeSet<_> = gone.iter().map(TreePath::parent).collect();
+        let dirs: Vec<_> = dirs.into_iter().collect();
+        let synced = lower.sync_dirs(&dirs).into_iter();
+        // A directory that is nowhere can't be synced, and nothing is in it.
+        let is_synced = |did: Sys<()>| matches!(did, Ok(()) | Err(Errno::NOENT | Errno::NOTDIR));
+        let synced: BTreeMap<_, _> = dirs.iter().zip(synced.map(is_synced)).collect();
+        gone.retain(|aside| {
+            let forgets = synced[&aside.parent()];
+            if forgets {
+                forget(notes, aside);
+                touched.is_forgotten(aside);
+            }
+            !forgets
+        });
+    });
 }
 
 fn sweep_it(
@@ -185,6 +213,7 @@ fn sweep_it(
     };
     let found = pfs::look(lower, aside)?;
     match note.fate(found.as_ref()) {
+        AsideFate::None if touched.is_gone(aside) => return Ok(true),
         AsideFate::None => {
             let _held = notes.hold();
             // It may have been on its way.
@@ -197,7 +226,7 @@ fn sweep_it(
                     "{aside} is not there any more, where a drain had put what was to be removed: if others have moved {dir}, it is still in it"
                 ));
             }
-            forget(notes, aside);
+            has_gone(lower, touched, aside);
             return Ok(true);
         }
         AsideFate::Remove => {
@@ -208,7 +237,7 @@ fn sweep_it(
             };
             let dir = pfs::parent(lower, aside)?;
             if removal::remove_dir_but(dir.as_fd(), aside.name(), note.ino, &spared)? {
-                forget(notes, aside);
+                has_gone(lower, touched, aside);
                 return Ok(true);
             }
         }
@@ -219,7 +248,7 @@ fn sweep_it(
             has_come_back(lower, notes, aside, &place);
             counters.came_back(place);
         }
-        None => forget(notes, aside),
+        None => has_gone(lower, touched, aside),
     }
     Ok(true)
 }
@@ -239,6 +268,7 @@ pub(crate) fn sweep_in(
     for aside in touched.aside_below(dir, || elsewhere(notes))? {
         if is_noted(notes, &aside) {
             sweep(lower, notes, &aside, touched, counters)?;
+            forget_gone(lower, notes, touched);
         }
         if is_noted(notes, &aside) {
             return Err(Errno::NOTEMPTY).during("remove what is aside");

@@ -208,6 +208,10 @@ impl<'g> Pass<'g> {
             });
             self.conduct(&mut drain, &crew, movers)
         });
+        // A process that is dead forgets nothing.
+        if !matches!(outcome, Err(Halt::Cut)) {
+            aside::forget_gone(self.ground.lower, &self.aside_notes, &self.touched);
+        }
         self.counters.close(&drain);
         outcome
     }

@@ -461,6 +461,7 @@ mod tests {
             let aside = TreePath::new(place).unwrap().join(b".forebay-aside");
             let (lower, notes) = (&tree.lower, &tree.notes);
             aside::sweep(lower, notes, &aside, &touched, &tree.counters).unwrap();
+            aside::forget_gone(lower, notes, &touched);
             let around = fs::read_dir(root.join("around/dir")).unwrap();
             assert_eq!(around.count(), 0, "{mode:o}");
             let known = touched.aside_below(&path("around"), || unreachable!("it is known"));

@@ -20,6 +20,8 @@ pub(crate) struct Touched {
     dirs_aside: Mutex<HashMap<u64, HashSet<u64>>>,
     /// What may be aside in other directories than the root; `None` before somebody asks.
     beside: Mutex<Option<BTreeSet<TreePath>>>,
+    /// What was aside and is no more, while a loss of power may bring it back: the notes about it stay that long.
+    gone: Mutex<BTreeSet<TreePath>>,
 }
 
 impl Touched {
@@ -47,11 +49,26 @@ impl Touched {
         }
     }
 
-    /// Nothing is aside there any more.
-    pub(crate) fn has_gone(&self, aside: &TreePath) {
+    /// Nothing is aside there any more, and there is no note about it.
+    pub(crate) fn is_forgotten(&self, aside: &TreePath) {
         if let Some(known) = &mut *self.beside.lock() {
             known.remove(aside);
         }
+    }
+
+    /// Nothing is aside there any more, while the note about it stays.
+    pub(crate) fn has_gone(&self, aside: &TreePath) {
+        self.gone.lock().insert(aside.clone());
+    }
+
+    /// See [`Touched::has_gone`].
+    pub(crate) fn is_gone(&self, aside: &TreePath) -> bool {
+        self.gone.lock().contains(aside)
+    }
+
+    /// Lets `forget` take out what has gone. One thread at a time.
+    pub(crate) fn forget_gone(&self, forget: impl FnOnce(&mut BTreeSet<TreePath>)) {
+        forget(&mut self.gone.lock());
     }
 
     /// What may be aside below this directory; `noted` gives what earlier drains have put aside.

@@ -221,7 +221,7 @@ impl Choose {
             Side::Theirs if lacks_dir => has_below.then_some(LACKS_DIR),
             Side::Both if lacks_dir => (!is_single || has_below).then_some(LACKS_DIR),
             Side::Theirs if record.kind == Kind::Dir => None,
-            _ => (!is_single).then_some(IS_DIR),
+            _ => (!is_single).then(|| is_dir(&record)),
         };
         if let Some(why) = refusal {
             self.refuse(why, sheet);
@@ -293,7 +293,7 @@ impl Choose {
         }
         let goes = conflict.is_of_both || conflict.lacks_dir;
         if conflict.record.kind == Kind::Dir && self.choice.side == Side::Theirs && !goes {
-            return self.refuse(IS_DIR, sheet);
+            return self.refuse(is_dir(&conflict.record), sheet);
         }
         let drained = conflict.record.drained.and(conflict.record.replaces);
         self.state = match theirs {
@@ -455,7 +455,7 @@ impl Conflict {
     fn refusal(&self, side: Side) -> Option<String> {
         let is_ours = side == Side::Ours;
         let is_replaced = self.is_origin_replaced();
-        let is_dir = self.at_origin.as_ref().is_some_and(Attr::is_dir);
+        let has_dir_at_origin = self.at_origin.as_ref().is_some_and(Attr::is_dir);
         let why = match &self.went_to {
             // It would show in two places.
             Some(path) if !is_replaced || side == Side::Theirs => {
@@ -467,10 +467,12 @@ impl Conflict {
             }
             // It only gets another name.
             _ if side == Side::Both && self.lacks_dir && !is_replaced => return None,
-            _ if !is_ours && (self.has_below || is_dir && !is_replaced) => IS_DIR,
+            _ if !is_ours && (self.has_below || has_dir_at_origin && !is_replaced) => {
+                is_dir(&self.record)
+            }
             _ if side == Side::Both && is_replaced => IS_REPLACED,
             _ if is_ours && is_replaced && self.at_origin.is_none() => IS_GONE,
-            _ if is_ours && is_replaced && self.has_below && !is_dir => IS_NO_DIR,
+            _ if is_ours && is_replaced && self.has_below && !has_dir_at_origin => IS_NO_DIR,
             _ if side == Side::Theirs && is_waiting(&self.record) && !is_replaced => WAITS,
             _ => return None,
         };
@@ -480,6 +482,17 @@ impl Conflict {
 
 /// Why a directory is not chosen about.
 const IS_DIR: &str = "it is a directory of the buffer: if theirs is a directory as well, take ours or theirs; else move what is theirs out of the way on the PFS and drain again, or rename or remove ours with `forebay run` and take theirs then";
+
+/// The same of one that has come in the place of theirs.
+const IS_DIR_OVER: &str = "it is a directory of the buffer in the place of theirs: take ours, and theirs goes with all that is in it; else move what is theirs out of the way on the PFS and drain again, or rename or remove ours with `forebay run` and take theirs then";
+
+/// Why this directory is not chosen about.
+fn is_dir(record: &PathRecord) -> &'static str {
+    match record.hides {
+        Some(_) => IS_DIR_OVER,
+        None => IS_DIR,
+    }
+}
 
 /// Why a directory on both sides is not chosen about.
 const BOTH_DIRS: &str = "it is a directory on both sides, and stays: choose about what is in it";

@@ -101,6 +101,14 @@ impl Scene {
         paths.find(is).unwrap()
     }
 
+    fn forget_gone(&self) {
+        forget_gone(&self.lower, &self.notes, &self.touched);
+    }
+
+    fn has_notes(&self) -> bool {
+        !self.notes.names().unwrap().is_empty()
+    }
+
     /// Sweeps. All files are listed after it.
     fn sweep(&self) -> Vec<String> {
         leftovers::sweep(
@@ -112,6 +120,7 @@ impl Scene {
             &self.counters,
         )
         .unwrap();
+        self.forget_gone();
         assert_eq!(self.counters.status().remarks, [""; 0]);
         let mut found = Vec::new();
         let mut dirs = vec![self.folder.path().to_owned()];
@@ -281,7 +290,7 @@ fn a_sweep_that_was_killed_is_finished_without_a_word() {
         for text in [&b"1 2 3\0gone\0up/d\0"[..], b"1 2"] {
             scene.notes.write(b"gone", text).unwrap();
             assert_eq!(scene.sweep(), [""; 0]);
-            assert_eq!(scene.notes.names().unwrap().len(), 0);
+            assert!(!scene.has_notes());
         }
         assert!(scene.counters.take_back_list().is_empty());
     }
@@ -335,7 +344,7 @@ fn what_is_aside_beside_its_place_is_swept_at_the_next_drain() {
         )
         .unwrap();
         assert_eq!(scene.sweep(), ["up/d/late"]);
-        assert_eq!(scene.notes.names().unwrap().len(), 0);
+        assert!(!scene.has_notes());
     }
 }
 
@@ -382,6 +391,35 @@ fn what_is_aside_in_a_directory_is_swept_before_that_moves_or_goes() {
     assert!(scene.at("up").exists());
 }
 
+/// A loss of power before that would bring back what nobody knows any more.
+#[test]
+fn a_note_stays_until_it_is_on_the_disks_that_nothing_is_aside() {
+    for scene in scenes() {
+        let aside = scene.put_beside();
+        let (touched, counters) = (&scene.touched, &scene.counters);
+        let sweep = || {
+            sweep(&scene.lower, &scene.notes, &aside, touched, counters).unwrap();
+            assert_eq!(counters.status().remarks, [""; 0]);
+        };
+        sweep();
+        assert!(
+            !scene
+                .at("up")
+                .join(OsStr::from_bytes(aside.name()))
+                .exists()
+        );
+        sweep();
+        assert!(scene.has_notes());
+        // The drain is killed before it forgets the note: the next one does.
+        let next = Scene {
+            touched: Touched::default(),
+            ..scene
+        };
+        next.sweep();
+        assert!(!next.has_notes());
+    }
+}
+
 #[test]
 fn of_what_is_aside_in_a_directory_that_others_have_moved_the_report_tells() {
     for scene in scenes() {
@@ -395,7 +433,8 @@ fn of_what_is_aside_in_a_directory_that_others_have_moved_the_report_tells() {
             remarks[0].contains("if others have moved up"),
             "{remarks:?}"
         );
-        assert_eq!(scene.notes.names().unwrap().len(), 0);
+        scene.forget_gone();
+        assert!(!scene.has_notes());
     }
 }
 

@@ -768,6 +768,43 @@ fn a_directory_that_both_have_made_is_no_conflict() {
     assert_eq!(both, ["theirs\n", "ours\n", "theirs\n"]);
 }
 
+/// What the refusal advises works.
+#[test]
+fn a_directory_in_the_place_of_one_that_others_have_changed_is_settled_as_the_refusal_says() {
+    let changed = || {
+        let scene = Scene::new();
+        scene.outside("mkdir g; echo f > g/f");
+        scene.inside("rm -r g; mkdir g; echo ours > g/x");
+        scene.outside("echo theirs > g/n");
+        let (code, said) = scene.drain(&["--take", "theirs", "g"]);
+        assert_eq!(code, 75, "{said}");
+        assert!(said.contains("in the place of theirs: take ours"), "{said}");
+        assert_eq!(tree(&scene.pfs)["g/n"], "theirs\n");
+        scene
+    };
+    let scene = changed();
+    let (code, said) = scene.drain(&["--take", "ours", "g"]);
+    assert_eq!(code, 0, "{said}");
+    let now = tree(&scene.pfs);
+    assert_eq!(now["g/x"], "ours\n");
+    assert!(!now.contains_key("g/n") && !now.contains_key("g/f"));
+
+    let scene = changed();
+    scene.outside("mv g theirs");
+    let (code, said) = scene.drain(&[]);
+    assert_eq!(code, 0, "{said}");
+    let now = tree(&scene.pfs);
+    assert_eq!([&now["g/x"], &now["theirs/n"]], ["ours\n", "theirs\n"]);
+
+    let scene = changed();
+    scene.inside("rm -r g");
+    let (code, said) = scene.drain(&["--take", "theirs", "g"]);
+    assert_eq!(code, 0, "{said}");
+    let now = tree(&scene.pfs);
+    assert_eq!([&now["g/f"], &now["g/n"]], ["f\n", "theirs\n"]);
+    assert!(!now.contains_key("g/x"));
+}
+
 #[test]
 fn of_a_file_with_several_names_the_one_that_others_have_taken_is_hinted() {
     let scene = Scene::new();
