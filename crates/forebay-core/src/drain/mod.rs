@@ -79,6 +79,7 @@ mod reserved_names;
 mod resume;
 mod round;
 mod rules;
+mod shared_files;
 mod sheet;
 mod strand;
 #[cfg(test)]

@@ -25,6 +25,8 @@ rounds! {
     ClearAgain,
     SweepAgain,
     Contents,
+    /// Names of files that others of their names have left.
+    KnowBetter,
     Tidy,
     /// Before directories get their modes: by those even their owner may not get to what is in them.
     Sync,

@@ -63,8 +63,12 @@ pub(super) fn is_ours(path: &TreePath, record: &PathRecord) -> bool {
 /// True if others changed the entry on the PFS: it is neither what the record replaced or drained, nor our copy under way. The
 /// drain does not touch it.
 pub(super) fn is_changed(record: &PathRecord, found: &Attr) -> bool {
-    let is_copy = has_contents(record) && record.arriving.as_ref().is_some_and(|c| c.is(found));
-    !is_copy && record.replaces.is_some_and(|known| !known.is(found))
+    !is_copy(record, found) && record.replaces.is_some_and(|known| !known.is(found))
+}
+
+/// Is it our copy under way?
+pub(super) fn is_copy(record: &PathRecord, found: &Attr) -> bool {
+    has_contents(record) && record.arriving.as_ref().is_some_and(|copy| copy.is(found))
 }
 
 /// True if the entry appeared or changed after its directory was put aside, at `moment` by the clock of the PFS. `was_there`:
@@ -436,8 +440,12 @@ pub(super) fn removal(path: TreePath, oid: ObjectId, attr: &Attr, known: Option<
         let is = known.filter(|known| known.has_contents());
         Act::Discard { path, is, aside }
     } else {
-        let known = known.filter(|known| known.is(attr));
-        let is = known.unwrap_or(Identity::of_copy(attr));
+        let is = match known.filter(|known| known.is(attr)) {
+            // By another name it may be changed meanwhile, as long as it has one.
+            Some(known) if known.is_of_several_names() && attr.nlink > 1 => Identity::of(attr),
+            Some(known) if !known.is_of_several_names() || known.is_leaving() => known,
+            _ => Identity::of_copy(attr),
+        };
         Act::Remove { path, is }
     }
 }

@@ -3,6 +3,7 @@
 use super::act::{StrayEntry, Trouble};
 use super::contents::Task;
 use super::name_secret::NameSecret;
+use super::shared_files::SharedFiles;
 use super::workplaces::Workplaces;
 use super::{LOOKS_IN_DOUBT, MOST_IN_DOUBT};
 use crate::bridge::Mutation;
@@ -164,6 +165,8 @@ pub(super) struct Sheet {
     /// A file was passed over because something renamed still lay in what it replaces: files are looked at again. Otherwise they
     /// are not, because each costs a call on the PFS.
     pub(super) clears_files_again: bool,
+    /// Files with several names, some of which are to go.
+    pub(super) shared_files: SharedFiles,
     /// The walk under way.
     pub(super) walk: Walk,
     /// Files that only the bridge itself had open when they were to be released, with the number of tries.
@@ -210,6 +213,7 @@ impl Sheet {
             may_wait: false,
             has_settled: false,
             clears_files_again: false,
+            shared_files: SharedFiles::default(),
             walk: Walk::default(),
             passing: BTreeMap::new(),
         }

@@ -768,6 +768,37 @@ fn a_directory_that_both_have_made_is_no_conflict() {
     assert_eq!(both, ["theirs\n", "ours\n", "theirs\n"]);
 }
 
+/// The drain that meets the last name knows nothing of the program that wrote to the file by another one.
+#[test]
+fn a_file_of_several_names_that_a_program_wrote_by_one_of_them_goes_with_all() {
+    for workers in ["2", "1"] {
+        let written = || {
+            let scene = Scene::new();
+            scene.outside("echo first > a; ln a z");
+            scene.inside("rm z; echo more >> a; rm a");
+            let now = tree(&scene.pfs);
+            assert_eq!(now["a"], "first\nmore\n", "it was not written in place");
+            scene
+        };
+        let drain = ["--drain-workers", workers];
+        let scene = written();
+        let (code, said) = scene.drain(&drain);
+        assert_eq!(code, 0, "{said}");
+        let now = tree(&scene.pfs);
+        assert!(!now.contains_key("a") && !now.contains_key("z"), "{now:?}");
+
+        // What others write after that is theirs, and stays under one name.
+        let scene = written();
+        scene.outside("echo theirs >> a");
+        let (code, said) = scene.drain(&drain);
+        assert_eq!(code, 75, "{workers}: {said}");
+        let now = tree(&scene.pfs);
+        let left = ["a", "z"].map(|name| now.get(name));
+        let theirs = "first\nmore\ntheirs\n".to_owned();
+        assert!(left.contains(&Some(&theirs)), "{workers}: {now:?}");
+    }
+}
+
 /// What the refusal advises works.
 #[test]
 fn a_directory_in_the_place_of_one_that_others_have_changed_is_settled_as_the_refusal_says() {

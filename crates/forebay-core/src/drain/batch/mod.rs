@@ -338,7 +338,7 @@ impl Strand for CopyBatch {
             (State::Marking, Got::Verdict(DrainVerdict::Committed)) => self.marks_committed(),
             (State::Marking, Got::Verdict(DrainVerdict::Conflict)) => self.state = State::Mark,
             (State::Examining, Got::Attrs(attrs)) => self.examined(attrs, sheet.planted),
-            (State::Looking, Got::Seen(seen)) => self.looked(seen, sheet.planted),
+            (State::Looking, Got::Seen(seen)) => self.looked(seen, sheet),
             (State::Naming, Got::Named(each)) => self.named(each, sheet),
             (State::LookingAgain, Got::Seen(seen)) => {
                 self.looked_again(seen, sheet);
@@ -381,7 +381,7 @@ impl Strand for CopyBatch {
                 }
                 State::Mark => self.mark(facts)?,
                 State::Judge => {
-                    self.judge(facts);
+                    self.judge(facts, sheet);
                     None
                 }
                 State::Finish => match self.conclude(facts) {

@@ -4,9 +4,7 @@ use super::{Again, Candidate, CopyBatch, CopyFate, PUBLISHED_AT_ONCE, State, Sus
 use crate::bridge::{Mutation, ReadSet};
 use crate::drain::act::{Act, DrainCommit, Named, Work};
 use crate::drain::drain_facts::DrainFacts;
-use crate::drain::rules::{
-    Update, commit_of, is_changed, is_ours, is_ours_in_place, obstacle, stamp,
-};
+use crate::drain::rules::{Update, commit_of, is_ours, is_ours_in_place, obstacle, stamp};
 use crate::drain::sheet::{Reason, Sheet};
 use crate::drain::strand::with_outcomes;
 use crate::facts::{Attr, Outcome};
@@ -88,7 +86,8 @@ impl CopyBatch {
     }
 
     /// Holds back what would replace a stranger's file: one may have appeared on the PFS since.
-    pub(super) fn looked(&mut self, seen: Vec<Work<Option<Attr>>>, planted: Option<Mutation>) {
+    pub(super) fn looked(&mut self, seen: Vec<Work<Option<Attr>>>, sheet: &mut Sheet) {
+        let planted = sheet.planted;
         let names = good(&mut self.few).map(|(candidate, _)| candidate.task.ready.len());
         assert_eq!(names.sum::<usize>(), seen.len(), "one look for each name");
         let mut seen = seen.into_iter();
@@ -108,8 +107,8 @@ impl CopyBatch {
                         CopyFate::Failed(Reason::Taken)
                     }
                     Ok(Some(found))
-                        if is_changed(record, &found)
-                            && !is_earlier(&found)
+                        if !is_earlier(&found)
+                            && !sheet.shared_files.may_go(path, record, &found)
                             && !trusts(Mutation::ReplacesWhatOthersChanged) =>
                     {
                         CopyFate::Suspect(vec![Suspect {
@@ -136,11 +135,12 @@ impl CopyBatch {
     }
 
     /// What is to be replaced was changed: by others?
-    pub(super) fn judge(&mut self, facts: &dyn DrainFacts) {
+    pub(super) fn judge(&mut self, facts: &dyn DrainFacts, sheet: &Sheet) {
         for (candidate, fate) in &mut self.few {
             let CopyFate::Suspect(suspects) = fate else {
                 continue;
             };
+            suspects.retain(|s| !sheet.shared_files.is_known(&s.record, &s.found));
             let is_ours = |s: &Suspect| is_ours_in_place(&s.record, &s.found, facts);
             *fate = match cleared(&mut candidate.found, suspects, is_ours) {
                 Ok(()) => {

@@ -11,7 +11,7 @@ mod doubt;
 use crate::bridge::{Mutation, ReadSet};
 use crate::drain::act::{Act, DrainVerdict, Got, NewDir, Trouble, Work};
 use crate::drain::drain_facts::DrainFacts;
-use crate::drain::rules::{commit_of, is_changed, is_ours_in_place, removal};
+use crate::drain::rules::{commit_of, is_ours_in_place, removal};
 use crate::drain::sheet::{Reason, Sheet};
 use crate::drain::strand::Strand;
 use crate::facts::{Attr, Outcome};
@@ -201,7 +201,8 @@ impl Move {
         })
     }
 
-    fn seen(&mut self, seen: Vec<Work<Option<Attr>>>, planted: Option<Mutation>) {
+    fn seen(&mut self, seen: Vec<Work<Option<Attr>>>, sheet: &mut Sheet) {
+        let planted = sheet.planted;
         let found: Vec<_> = match seen.into_iter().collect() {
             Ok(found) => found,
             Err(trouble) => return self.finish(Err(trouble)),
@@ -279,7 +280,7 @@ impl Move {
                 self.outcome = Err(Some(Reason::Changed));
                 State::Finish
             }
-            (What::Clear, _, [Some(attr), ..]) => return self.clear(attr, planted),
+            (What::Clear, _, [Some(attr), ..]) => return self.clear(attr, sheet),
             _ => State::Finish,
         };
     }
@@ -307,11 +308,13 @@ impl Move {
     }
 
     /// Removes the hidden entry if its identity still matches the record.
-    fn clear(&mut self, found: &Attr, planted: Option<Mutation>) {
-        let (_, record) = &self.marked[0];
-        let trusts = Mutation::ReplacesWhatOthersChanged.is(planted);
+    fn clear(&mut self, found: &Attr, sheet: &mut Sheet) {
+        let (path, record) = &self.marked[0];
+        let trusts = Mutation::ReplacesWhatOthersChanged.is(sheet.planted);
         self.state = match record.replaces {
-            Some(_) if is_changed(record, found) && !trusts => State::Suspect(*found),
+            Some(_) if !sheet.shared_files.may_go(path, record, found) && !trusts => {
+                State::Suspect(*found)
+            }
             Some(known) if known.has_contents() && found.is_dir() && !trusts => {
                 State::Know(record.hides.clone().unwrap_or_default(), *found)
             }
@@ -382,7 +385,7 @@ impl Strand for Move {
             },
             (State::Marking, Got::Verdict(DrainVerdict::Committed)) => self.state = State::Marked,
             (State::Marking, Got::Verdict(DrainVerdict::Conflict)) => self.again(sheet),
-            (State::Looking, Got::Seen(seen)) => self.seen(seen, sheet.planted),
+            (State::Looking, Got::Seen(seen)) => self.seen(seen, sheet),
             (State::Knowing(found), Got::Known(now)) => {
                 let found = *found;
                 self.knows(now, &found);
@@ -480,7 +483,10 @@ impl Strand for Move {
                     self.state = State::Knowing(*found);
                     return Ok(Some(know));
                 }
-                State::Suspect(found) if is_ours_in_place(&self.marked[0].1, found, facts) => {
+                State::Suspect(found)
+                    if sheet.shared_files.is_known(&self.marked[0].1, found)
+                        || is_ours_in_place(&self.marked[0].1, found, facts) =>
+                {
                     self.state = State::Act(self.removal(found));
                 }
                 State::Suspect(_) => self.changed(),

@@ -15,6 +15,7 @@ use crate::drain::release::{RELEASED_AT_ONCE, Release, ReleaseWalk};
 use crate::drain::resume::{self, Resume};
 use crate::drain::round::Round;
 use crate::drain::rules::{PAGE, has_contents};
+use crate::drain::shared_files::KnowBetter;
 use crate::drain::strand::{Once, Strand};
 use crate::drain::workplaces::{self, WorkplaceSweep};
 use crate::facts::{Outcome, Stop};
@@ -93,6 +94,10 @@ impl Drain {
                 });
             }
             Round::Contents => return self.begin_contents(facts),
+            Round::KnowBetter if !self.sheet.shared_files.has_any() => self.advance(),
+            Round::KnowBetter => self.begin_page(facts, Order::ParentsFirst, |page| {
+                Box::new(KnowBetter::new(page))
+            })?,
             Round::Tidy => self.tidy(facts),
             Round::Sync => match self.sheet.take_unsynced(true) {
                 Some(dirs) => self.start(SyncDirs::new(dirs)),

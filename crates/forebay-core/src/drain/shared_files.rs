@@ -1,0 +1,221 @@
+//! Files of the PFS with several names, some of which are to go.
+//!
+//! One name of a file goes whatever has become of the file, since the others keep that. So of all names that are to go one has to
+//! find the file as it is known: what others have written to it since would go with the last one. A name may have been hidden before
+//! our own programs wrote to the file by another one. So it counts if *one* of the names knows it as it is.
+
+use super::act::{Act, DrainCommit, Got};
+use super::drain_facts::DrainFacts;
+use super::rules::{Update, commit_of, is_copy, read};
+use super::sheet::Sheet;
+use super::strand::Strand;
+use crate::bridge::ReadSet;
+use crate::facts::{Attr, Outcome};
+use crate::identity::Identity;
+use crate::path::TreePath;
+use crate::record::PathRecord;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Most files that are remembered. Of others each name has to know the file as it is.
+const MOST: usize = 1 << 16;
+
+/// What the names of one file tell.
+#[derive(Debug)]
+struct SharedFile {
+    /// As one of its names knows it and it was found.
+    known: Option<Identity>,
+    /// The number of its names when the first one was looked at.
+    names: u32,
+    /// Names that go although they know it otherwise.
+    going: BTreeSet<TreePath>,
+}
+
+/// What one pass knows of such files, by their inode numbers.
+#[derive(Debug, Default)]
+pub(super) struct SharedFiles(BTreeMap<u64, SharedFile>);
+
+impl SharedFiles {
+    /// May what was found go from where the record hides it: was it not changed by others, or is it one name of several that stay?
+    pub(super) fn may_go(&mut self, path: &TreePath, record: &PathRecord, found: &Attr) -> bool {
+        let Some(known) = record.replaces.filter(|_| !is_copy(record, found)) else {
+            return true;
+        };
+        if !known.is_of_several_names() || found.is_dir() {
+            return known.is(found);
+        }
+        let now = Identity::of_copy(found);
+        let knows_it = known.is_same(now);
+        if found.nlink <= 1 {
+            return knows_it || self.is_known(record, found);
+        }
+        if !known.is_same_inode(now) || self.0.len() >= MOST && !self.0.contains_key(&found.ino) {
+            return knows_it;
+        }
+        let file = self.0.entry(found.ino).or_insert_with(|| SharedFile {
+            known: None,
+            names: found.nlink,
+            going: BTreeSet::new(),
+        });
+        if knows_it {
+            file.known = Some(now);
+        }
+        if file.known.is_some_and(|known| known.is_same(now)) {
+            return true;
+        }
+        let place = record.hides.as_ref().unwrap_or(path);
+        let may_go = file.going.contains(place) || file.going.len() + 1 < file.names as usize;
+        if may_go {
+            file.going.insert(place.clone());
+        }
+        may_go
+    }
+
+    /// Is it a file that the record knows, and has another name known it as it was found here?
+    pub(super) fn is_known(&self, record: &PathRecord, found: &Attr) -> bool {
+        let is_it = |known: Identity| known.is_of_several_names() && known.is_inode_of(found);
+        let known = self.0.get(&found.ino).and_then(|file| file.known);
+        let is_same = known.is_some_and(|known| known.is_same(Identity::of_copy(found)));
+        is_same && record.replaces.is_some_and(is_it)
+    }
+
+    /// Does one of them have a name that knew it as it was?
+    pub(super) fn has_any(&self) -> bool {
+        self.0.values().any(|file| file.known.is_some())
+    }
+
+    /// What the record replaces, if another name knows more of that.
+    fn known_better(&self, record: &PathRecord) -> Option<Identity> {
+        let known = record.replaces.filter(|_| record.hides.is_some())?;
+        let settles = known.is_of_several_names() && record.transit.is_none();
+        let now = self.0.get(&known.inode())?.known?;
+        (settles && !known.is_same(now)).then(|| known.with_body_of(now))
+    }
+}
+
+/// Lets names that stay, because something has failed, know files as the names knew them that went.
+pub(super) struct KnowBetter {
+    entries: Vec<(TreePath, PathRecord)>,
+}
+
+impl KnowBetter {
+    pub(super) fn new(entries: Vec<(TreePath, PathRecord)>) -> Self {
+        KnowBetter { entries }
+    }
+}
+
+impl Strand for KnowBetter {
+    /// Where programs have changed something at the same time, nothing is known better.
+    fn take(&mut self, _got: Got, _sheet: &mut Sheet) {}
+
+    fn next(&mut self, facts: &dyn DrainFacts, sheet: &mut Sheet) -> Outcome<Option<Act>> {
+        let mut reads = ReadSet::default();
+        let mut updates = Vec::new();
+        for (path, record) in &self.entries {
+            if sheet.shared_files.known_better(record).is_none() {
+                continue;
+            }
+            let Some(before) = read(facts, path, &mut reads)? else {
+                continue;
+            };
+            let better = sheet.shared_files.known_better(&before);
+            updates.extend(better.map(|better| Update {
+                path: path.clone(),
+                after: Some(PathRecord {
+                    replaces: Some(better),
+                    ..before.clone()
+                }),
+                before,
+            }));
+        }
+        self.entries.clear();
+        let (commit, _): (DrainCommit, _) = commit_of(facts, reads, updates, Vec::new());
+        Ok((!commit.batch.is_empty()).then_some(Act::Commit(commit)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::Timestamp;
+    use crate::record::{BridgeId, Kind, ObjectName};
+
+    fn file(nlink: u32, sec: i64) -> Attr {
+        Attr {
+            mode: libc::S_IFREG | 0o644,
+            ino: 7,
+            nlink,
+            mtime: Timestamp { sec, nsec: 0 },
+            ..Attr::default()
+        }
+    }
+
+    fn hides(name: &str, replaces: &Attr) -> (TreePath, PathRecord) {
+        let path = TreePath::new(name).unwrap();
+        let record = PathRecord {
+            hides: Some(path.clone()),
+            replaces: Some(Identity::of(replaces)),
+            ..PathRecord::new(Kind::Whiteout, ObjectName::default(), BridgeId(1))
+        };
+        (path, record)
+    }
+
+    #[test]
+    fn names_go_if_one_of_them_knows_the_file_as_it_is() {
+        let ((a, early), (b, late)) = (hides("a", &file(2, 1)), hides("b", &file(2, 2)));
+        let mut files = SharedFiles::default();
+        assert!(!files.may_go(&a, &early, &file(1, 2)));
+        assert!(files.may_go(&b, &late, &file(2, 2)) && files.has_any());
+        assert!(files.may_go(&a, &early, &file(1, 2)));
+        assert!(files.is_known(&early, &file(1, 2)) && !files.is_known(&early, &file(1, 3)));
+        let (_, other) = hides(
+            "a",
+            &Attr {
+                ino: 8,
+                ..file(2, 1)
+            },
+        );
+        assert!(
+            !files.is_known(&other, &file(1, 2)),
+            "others have put it there"
+        );
+        assert!(!files.may_go(&a, &early, &file(1, 3)), "others wrote to it");
+    }
+
+    #[test]
+    fn of_a_file_that_no_name_knows_one_name_stays_however_many_go_at_once() {
+        let names: Vec<_> = ["a", "b", "c"].map(|name| hides(name, &file(3, 1))).into();
+        let mut files = SharedFiles::default();
+        for _ in 0..2 {
+            let mut may_go =
+                |(path, record): &(TreePath, PathRecord)| files.may_go(path, record, &file(3, 2));
+            let went: Vec<_> = names.iter().map(&mut may_go).collect();
+            assert_eq!(went, [true, true, false]);
+        }
+        assert!(!files.has_any());
+    }
+
+    #[test]
+    fn a_name_that_stays_knows_the_file_as_the_one_that_went() {
+        let ((_, early), (b, late)) = (hides("a", &file(2, 1)), hides("b", &file(2, 2)));
+        let mut files = SharedFiles::default();
+        assert_eq!(files.known_better(&early), None);
+        assert!(files.may_go(&b, &late, &file(2, 2)));
+        let better = files.known_better(&early).unwrap();
+        assert!(better.is(&file(1, 2)) && !better.is(&file(1, 1)));
+        assert_eq!(files.known_better(&late), None);
+    }
+
+    #[test]
+    fn another_file_and_what_has_one_name_are_judged_by_themselves() {
+        let (a, record) = hides("a", &file(1, 1));
+        let mut files = SharedFiles::default();
+        assert!(files.may_go(&a, &record, &file(1, 1)));
+        assert!(!files.may_go(&a, &record, &file(1, 2)));
+        let (a, record) = hides("a", &file(2, 1));
+        let other = Attr {
+            ino: 8,
+            ..file(2, 1)
+        };
+        assert!(!files.may_go(&a, &record, &other));
+    }
+}
