@@ -215,7 +215,7 @@ impl Identity {
     }
 
     /// Had the file several names, or, of a directory, something in it?
-    pub(crate) fn is_of_several_names(self) -> bool {
+    pub fn is_of_several_names(self) -> bool {
         self.state & SHARED != 0
     }
 

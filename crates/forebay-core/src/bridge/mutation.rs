@@ -68,11 +68,12 @@ pub enum Mutation {
     ChangesMeanwhileAreIgnored,
     HeldFilesAreCopied,
     MovesIgnoreEachOther,
+    NamesOfOneFileAllGo,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Mutation; 60] = [
+    pub const ALL: [Mutation; 61] = [
         Mutation::HomeSkipsVersionCheck,
         Mutation::ReplyBeforeCommit,
         Mutation::RenameAsTwoBatches,
@@ -133,6 +134,7 @@ impl Mutation {
         Mutation::ChangesMeanwhileAreIgnored,
         Mutation::HeldFilesAreCopied,
         Mutation::MovesIgnoreEachOther,
+        Mutation::NamesOfOneFileAllGo,
     ];
 
     /// Does it take several bridges to go wrong?
@@ -155,7 +157,8 @@ impl Mutation {
     pub fn takes_a_neighbour(self) -> bool {
         matches!(
             self,
-            Mutation::RemovedDirsForgetContents
+            Mutation::NamesOfOneFileAllGo
+                | Mutation::RemovedDirsForgetContents
                 | Mutation::TakesDirectoriesOfOthers
                 | Mutation::OriginsAreNotSettled
                 | Mutation::ChoicesAreNotRefused

@@ -9,7 +9,7 @@ use super::drain_facts::DrainFacts;
 use super::rules::{Update, commit_of, is_copy, read};
 use super::sheet::Sheet;
 use super::strand::Strand;
-use crate::bridge::ReadSet;
+use crate::bridge::{Mutation, ReadSet};
 use crate::facts::{Attr, Outcome};
 use crate::identity::Identity;
 use crate::path::TreePath;
@@ -36,7 +36,13 @@ pub(super) struct SharedFiles(BTreeMap<u64, SharedFile>);
 
 impl SharedFiles {
     /// May what was found go from where the record hides it: was it not changed by others, or is it one name of several that stay?
-    pub(super) fn may_go(&mut self, path: &TreePath, record: &PathRecord, found: &Attr) -> bool {
+    pub(super) fn may_go(
+        &mut self,
+        path: &TreePath,
+        record: &PathRecord,
+        found: &Attr,
+        planted: Option<Mutation>,
+    ) -> bool {
         let Some(known) = record.replaces.filter(|_| !is_copy(record, found)) else {
             return true;
         };
@@ -63,7 +69,9 @@ impl SharedFiles {
             return true;
         }
         let place = record.hides.as_ref().unwrap_or(path);
-        let may_go = file.going.contains(place) || file.going.len() + 1 < file.names as usize;
+        let keeps_one = file.going.len() + 1 < file.names as usize;
+        let may_go =
+            keeps_one || file.going.contains(place) || Mutation::NamesOfOneFileAllGo.is(planted);
         if may_go {
             file.going.insert(place.clone());
         }
@@ -163,9 +171,9 @@ mod tests {
     fn names_go_if_one_of_them_knows_the_file_as_it_is() {
         let ((a, early), (b, late)) = (hides("a", &file(2, 1)), hides("b", &file(2, 2)));
         let mut files = SharedFiles::default();
-        assert!(!files.may_go(&a, &early, &file(1, 2)));
-        assert!(files.may_go(&b, &late, &file(2, 2)) && files.has_any());
-        assert!(files.may_go(&a, &early, &file(1, 2)));
+        assert!(!files.may_go(&a, &early, &file(1, 2), None));
+        assert!(files.may_go(&b, &late, &file(2, 2), None) && files.has_any());
+        assert!(files.may_go(&a, &early, &file(1, 2), None));
         assert!(files.is_known(&early, &file(1, 2)) && !files.is_known(&early, &file(1, 3)));
         let (_, other) = hides(
             "a",
@@ -178,7 +186,10 @@ mod tests {
             !files.is_known(&other, &file(1, 2)),
             "others have put it there"
         );
-        assert!(!files.may_go(&a, &early, &file(1, 3)), "others wrote to it");
+        assert!(
+            !files.may_go(&a, &early, &file(1, 3), None),
+            "others wrote to it"
+        );
     }
 
     #[test]
@@ -186,8 +197,9 @@ mod tests {
         let names: Vec<_> = ["a", "b", "c"].map(|name| hides(name, &file(3, 1))).into();
         let mut files = SharedFiles::default();
         for _ in 0..2 {
-            let mut may_go =
-                |(path, record): &(TreePath, PathRecord)| files.may_go(path, record, &file(3, 2));
+            let mut may_go = |(path, record): &(TreePath, PathRecord)| {
+                files.may_go(path, record, &file(3, 2), None)
+            };
             let went: Vec<_> = names.iter().map(&mut may_go).collect();
             assert_eq!(went, [true, true, false]);
         }
@@ -199,7 +211,7 @@ mod tests {
         let ((_, early), (b, late)) = (hides("a", &file(2, 1)), hides("b", &file(2, 2)));
         let mut files = SharedFiles::default();
         assert_eq!(files.known_better(&early), None);
-        assert!(files.may_go(&b, &late, &file(2, 2)));
+        assert!(files.may_go(&b, &late, &file(2, 2), None));
         let better = files.known_better(&early).unwrap();
         assert!(better.is(&file(1, 2)) && !better.is(&file(1, 1)));
         assert_eq!(files.known_better(&late), None);
@@ -209,13 +221,13 @@ mod tests {
     fn another_file_and_what_has_one_name_are_judged_by_themselves() {
         let (a, record) = hides("a", &file(1, 1));
         let mut files = SharedFiles::default();
-        assert!(files.may_go(&a, &record, &file(1, 1)));
-        assert!(!files.may_go(&a, &record, &file(1, 2)));
+        assert!(files.may_go(&a, &record, &file(1, 1), None));
+        assert!(!files.may_go(&a, &record, &file(1, 2), None));
         let (a, record) = hides("a", &file(2, 1));
         let other = Attr {
             ino: 8,
             ..file(2, 1)
         };
-        assert!(!files.may_go(&a, &record, &other));
+        assert!(!files.may_go(&a, &record, &other, None));
     }
 }

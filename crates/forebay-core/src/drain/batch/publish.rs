@@ -108,7 +108,7 @@ impl CopyBatch {
                     }
                     Ok(Some(found))
                         if !is_earlier(&found)
-                            && !sheet.shared_files.may_go(path, record, &found)
+                            && !sheet.shared_files.may_go(path, record, &found, planted)
                             && !trusts(Mutation::ReplacesWhatOthersChanged) =>
                     {
                         CopyFate::Suspect(vec![Suspect {

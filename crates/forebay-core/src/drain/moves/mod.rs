@@ -312,7 +312,12 @@ impl Move {
         let (path, record) = &self.marked[0];
         let trusts = Mutation::ReplacesWhatOthersChanged.is(sheet.planted);
         self.state = match record.replaces {
-            Some(_) if !sheet.shared_files.may_go(path, record, found) && !trusts => {
+            Some(_)
+                if !trusts
+                    && !sheet
+                        .shared_files
+                        .may_go(path, record, found, sheet.planted) =>
+            {
                 State::Suspect(*found)
             }
             Some(known) if known.has_contents() && found.is_dir() && !trusts => {

@@ -94,6 +94,18 @@ impl Pfs {
         Some(number)
     }
 
+    /// The neighbour gives a file another name; the number of its inode.
+    pub(in crate::faults) fn link(&mut self, old: &TreePath, new: &TreePath) -> Option<u64> {
+        let is_file = self.get(old).is_some_and(|t| t.kind == Kind::File);
+        let number = self.number(old).filter(|_| is_file)?;
+        if !self.has_dir(new) || self.names.contains_key(new) {
+            return None;
+        }
+        self.change(vec![(new.clone(), Some(number))]);
+        self.sync_last();
+        Some(number)
+    }
+
     /// After so many changes of names by drains the PFS refuses one.
     pub(in crate::faults) fn refuse_after(&mut self, changes: Option<u32>) {
         self.refuses_after = changes;

@@ -122,6 +122,7 @@ fn they(play: &Play, random: &mut Random) -> Option<Act> {
         8..=12 => Act::Replace(old, kind),
         13..=15 => Act::Write(old),
         16..=17 => Act::Remove(old),
+        18 => Act::Link(old, new),
         _ => Act::Rename(
             old,
             if random.chance(500_000) {

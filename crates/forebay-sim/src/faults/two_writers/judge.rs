@@ -79,14 +79,15 @@ impl Play {
                 true => theirs.at.contains(path),
                 false => !is_reserved(path),
             };
-            if names.iter().any(is_there) {
+            if names.iter().any(is_there) || self.is_loose(theirs) {
                 continue;
             }
             let promise = match () {
                 // Files come first: nothing else of theirs was in it.
                 () if names.is_empty() && is_dir(theirs) => EMPTY,
                 () if names.is_empty() => THEIRS,
-                () if names.iter().all(is_reserved) => WAITS,
+                // The same file may have other names.
+                () if names.iter().any(is_reserved) => WAITS,
                 () => TAKEN,
             };
             let paths: Vec<_> = theirs.at.iter().cloned().collect();

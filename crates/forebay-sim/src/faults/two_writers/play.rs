@@ -1,12 +1,13 @@
 //! Carries out a script, and remembers what is the neighbour's.
 
-use super::script::{Act, Script, Step};
+use super::script::{Act, Entry, Script, Step};
 use crate::faults::history::{Action, Call, Outcome, Thing};
 use crate::faults::model::{self, Tree};
 use crate::faults::pfs::Pfs;
 use crate::faults::world::{World, is_done};
 use crate::faults::{Broken, Mutation};
 use forebay_core::drain::{DrainReport, Left, Reason, Side, SideChoice};
+use forebay_core::identity::Identity;
 use forebay_core::membership::Membership;
 use forebay_core::path::TreePath;
 use forebay_core::record::Kind;
@@ -44,6 +45,9 @@ pub(super) struct Play {
     pub(super) had_refusal: bool,
     /// A decision was carried out: somebody has said that something may go.
     pub(super) has_chosen: bool,
+    /// Directories of the PFS that were removed with a file of several names in them: what others write to files in those goes with
+    /// them, as `docs/SEMANTICS.md` says.
+    loose: BTreeSet<TreePath>,
     /// What the last drain has listed because of others.
     pub(super) conflicts: Vec<TreePath>,
 }
@@ -55,16 +59,25 @@ impl Play {
         membership: &Membership,
     ) -> Result<Self, Broken> {
         let mut lower = Tree::new();
-        for (path, is_dir) in &script.start {
+        for (path, entry) in &script.start {
+            let kind = match entry {
+                Entry::Dir => Kind::Dir,
+                Entry::File => Kind::File,
+                Entry::NameOf(_) => continue,
+            };
             if model::is_dir(&lower, &path.parent()) {
                 let ino = 100 + lower.len() as u64;
-                let kind = if *is_dir { Kind::Dir } else { Kind::File };
                 lower.insert(path.clone(), Thing { ino, kind });
             }
         }
         let stage_limit = if script.stages { u64::MAX } else { 0 };
         let mut world = World::step_by_step(lower, stage_limit, mutation, membership)?;
         let mut pfs = world.pfs_mut();
+        for (path, entry) in &script.start {
+            if let Entry::NameOf(of) = entry {
+                pfs.link(of, path);
+            }
+        }
         script.others.iter().for_each(|of| pfs.give_to_others(of));
         script.sticky.iter().for_each(|dir| pfs.make_sticky(dir));
         drop(pfs);
@@ -77,6 +90,7 @@ impl Play {
             takes_away: false,
             had_refusal: false,
             has_chosen: false,
+            loose: BTreeSet::new(),
             conflicts: Vec::new(),
         })
     }
@@ -117,6 +131,7 @@ impl Play {
             Step::They(act) => self.they(act)?,
         };
         self.follow_renames();
+        self.note_loose();
         if !self.takes_away {
             self.world.is_whole()?;
         }
@@ -174,6 +189,21 @@ impl Play {
                 self.rename_theirs(origin, &path);
             }
         }
+    }
+
+    fn note_loose(&mut self) {
+        for (_, record) in self.world.all_records() {
+            let known = record.replaces.filter(|known| known.is_dir());
+            if known.is_some_and(Identity::is_of_several_names) {
+                self.loose.extend(record.hides);
+            }
+        }
+    }
+
+    /// May what the neighbour has written here go?
+    pub(super) fn is_loose(&self, theirs: &Theirs) -> bool {
+        let is_in_one = |at: &TreePath| self.loose.iter().any(|dir| at.is_within(dir));
+        !theirs.is_placed && theirs.at.iter().any(is_in_one)
     }
 
     /// Users see the change that they were told, and no other.
@@ -384,6 +414,7 @@ impl Play {
                 gone.extend(was.into_iter().flatten().filter(|_| number.is_some()));
                 (true, number, to)
             }
+            Act::Link(old, new) => (true, pfs.link(old, new), new),
         };
         let Some(number) = number else {
             return Ok(false);
@@ -407,12 +438,14 @@ impl Play {
             && !is_back
             && let Some((thing, contents)) = now
         {
-            self.theirs.entry(number).or_insert(Theirs {
+            let at = BTreeSet::from([at.clone()]);
+            let theirs = self.theirs.entry(number).or_insert(Theirs {
                 thing,
                 contents,
                 is_placed,
-                at: BTreeSet::from([at.clone()]),
+                at: at.clone(),
             });
+            theirs.at.extend(at);
         }
         self.takes_away |= !matches!(act, Act::Make(..) | Act::Write(_));
         let appears = || -> Result<bool, Broken> {

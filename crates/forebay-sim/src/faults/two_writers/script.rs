@@ -10,19 +10,28 @@ use std::str::FromStr;
 /// A tree on the PFS, and what two writers do to it: the programs in the buffer and a neighbour on the PFS.
 ///
 /// As text it is steps with semicolons between them: `start d/ d/a f; rename f x; drain keep; they write f`. The first ones
-/// may be `start` with what the PFS holds (`/` ends a directory), `stage`: files of the PFS are staged, `others` with what another
+/// may be `start` with what the PFS holds (`/` ends a directory, `b=a` is another name of the file `a`), `stage`: files of the PFS are staged, `others` with what another
 /// user owns, so that drains may change no names in it, and `sticky` with directories of another user in which everybody may make
 /// names (`/` is the root).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Script {
-    /// What the PFS holds in the beginning; true: a directory. Parents come first.
-    pub(super) start: Vec<(TreePath, bool)>,
+    /// What the PFS holds in the beginning. Parents come first.
+    pub(super) start: Vec<(TreePath, Entry)>,
     pub(super) stages: bool,
     /// What of that another user owns.
     pub(super) others: Vec<TreePath>,
     /// Directories of another user in which everybody may make names, and take away what is theirs.
     pub(super) sticky: Vec<TreePath>,
     pub(super) steps: Vec<Step>,
+}
+
+/// What lies at a path in the beginning.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Entry {
+    Dir,
+    File,
+    /// The file at this path, by another name.
+    NameOf(TreePath),
 }
 
 /// One step, which ends before the next one begins.
@@ -54,10 +63,12 @@ pub(super) enum Act {
     Remove(TreePath),
     /// A file, also over another one.
     Rename(TreePath, TreePath),
+    /// Another name for a file.
+    Link(TreePath, TreePath),
 }
 
 /// What the PFS holds if a script does not say.
-pub(super) const START: [&str; 6] = ["d/", "d/a", "d/s/", "d/s/b", "f", "g"];
+pub(super) const START: [&str; 8] = ["d/", "d/a", "d/s/", "d/s/b", "f", "g", "h", "i=h"];
 
 pub(super) fn path(text: &str) -> Option<TreePath> {
     TreePath::new(text.as_bytes()).filter(|path| !path.is_root())
@@ -72,9 +83,12 @@ fn place(text: &str) -> Option<TreePath> {
 }
 
 /// An entry of the beginning.
-pub(super) fn entry(text: &str) -> Option<(TreePath, bool)> {
-    let name = text.strip_suffix('/');
-    Some((path(name.unwrap_or(text))?, name.is_some()))
+pub(super) fn entry(text: &str) -> Option<(TreePath, Entry)> {
+    Some(match (text.strip_suffix('/'), text.split_once('=')) {
+        (Some(dir), _) => (path(dir)?, Entry::Dir),
+        (None, Some((name, of))) => (path(name)?, Entry::NameOf(path(of)?)),
+        (None, None) => (path(text)?, Entry::File),
+    })
 }
 
 const SIDES: [(Side, &str); 3] = [
@@ -103,6 +117,7 @@ impl fmt::Display for Act {
             Act::Write(p) => write!(f, "they write {p}"),
             Act::Remove(p) => write!(f, "they remove {p}"),
             Act::Rename(a, b) => write!(f, "they rename {a} {b}"),
+            Act::Link(a, b) => write!(f, "they link {a} {b}"),
         }
     }
 }
@@ -132,8 +147,12 @@ impl fmt::Display for Step {
 impl fmt::Display for Script {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("start")?;
-        for (path, is_dir) in &self.start {
-            write!(f, " {path}{}", if *is_dir { "/" } else { "" })?;
+        for (path, entry) in &self.start {
+            match entry {
+                Entry::Dir => write!(f, " {path}/")?,
+                Entry::File => write!(f, " {path}")?,
+                Entry::NameOf(of) => write!(f, " {path}={of}")?,
+            }
         }
         if self.stages {
             f.write_str("; stage")?;
@@ -231,6 +250,7 @@ fn step(words: &[&str]) -> Option<Step> {
         ["they", "write", p] => Step::They(Act::Write(path(p)?)),
         ["they", "remove", p] => Step::They(Act::Remove(path(p)?)),
         ["they", "rename", a, b] => Step::They(Act::Rename(path(a)?, path(b)?)),
+        ["they", "link", a, b] => Step::They(Act::Link(path(a)?, path(b)?)),
         _ => return None,
     })
 }
