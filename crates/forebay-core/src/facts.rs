@@ -182,12 +182,12 @@ pub struct LowerPage {
 
 impl LowerPage {
     /// Asserts, in builds with debug assertions, that the page is sorted, begins after its bound, and is no longer
-    /// than [`LOWER_PAGE_ENTRIES`]. A PFS may list a name twice.
+    /// than [`LOWER_PAGE_ENTRIES`].
     #[track_caller]
     pub(crate) fn assert_well_formed(&self) {
         debug_assert!(
-            self.entries.is_sorted_by(|a, b| a.name <= b.name),
-            "a page of the PFS is sorted by name"
+            self.entries.is_sorted_by(|a, b| a.name < b.name),
+            "a page of the PFS is sorted by name, and has each once"
         );
         debug_assert!(
             self.entries

@@ -12,7 +12,7 @@ use forebay_pfs::Lower;
 use forebay_sys::{self as sys, Errno, Sys};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 /// What a symbolic link says that is there for a moment.
 const CLOCK_TEXT: &[u8] = b"clock";
@@ -29,11 +29,17 @@ fn moment(lower: &Lower, aside: &TreePath) -> Work<Timestamp> {
     let in_root = TreePath::root().join(aside.name());
     if *aside != in_root && device(aside)? == device(&in_root)? {
         let told = moment_beside(lower, &in_root);
-        if told.is_ok() {
+        if !matches!(&told, Err(e) if is_refused(e.errno)) {
             return told;
         }
     }
     moment_beside(lower, aside)
+}
+
+/// Is it a matter of this directory, or of who may make names in it?
+fn is_refused(errno: Errno) -> bool {
+    use Errno as E;
+    matches!(errno, E::ACCESS | E::PERM | E::ROFS | E::NOSPC | E::DQUOT)
 }
 
 fn moment_beside(lower: &Lower, aside: &TreePath) -> Work<Timestamp> {
@@ -49,7 +55,15 @@ fn moment_beside(lower: &Lower, aside: &TreePath) -> Work<Timestamp> {
 fn moment_at(lower: &Lower, at: &TreePath) -> Work<Timestamp> {
     let dir = pfs::parent(lower, at)?;
     let make = || {
-        sys::symlink(CLOCK_TEXT, dir.as_fd(), at.name()).during("symlink")?;
+        let made = match sys::symlink(CLOCK_TEXT, dir.as_fd(), at.name()) {
+            // A drain that was killed has left it, where no sweep looks for it.
+            Err(Errno::EXIST) if is_clock(dir.as_fd(), at.name()) => {
+                sys::unlink(dir.as_fd(), at.name(), false).during("unlink")?;
+                sys::symlink(CLOCK_TEXT, dir.as_fd(), at.name())
+            }
+            made => made,
+        };
+        made.during("symlink")?;
         let made = sys::stat(dir.as_fd(), at.name()).during("stat");
         let removed = sys::unlink(dir.as_fd(), at.name(), false).during("unlink");
         removed.and(made).map(|attr| attr.ctime)
@@ -61,6 +75,13 @@ fn moment_at(lower: &Lower, at: &TreePath) -> Work<Timestamp> {
         since = make()?;
     }
     Ok(since)
+}
+
+/// Has this user made the link to read the clock?
+fn is_clock(dir: BorrowedFd<'_>, name: &[u8]) -> bool {
+    let attr = sys::stat(dir, name);
+    attr.is_ok_and(|attr| attr.uid == sys::my_ids().0)
+        && sys::readlink(dir, name).is_ok_and(|text| text == CLOCK_TEXT)
 }
 
 /// If the note stays, the next sweep finds it without a directory.

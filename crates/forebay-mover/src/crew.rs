@@ -88,10 +88,17 @@ impl Crew {
         self.state.lock().is_over
     }
 
-    /// Hands in the outcome of a job.
+    /// Hands in the outcome of a job. After one that ends the drain no job begins any more.
     pub(crate) fn ended(&self, ticket: ActTicket, outcome: Result<Got, Halt>) {
-        self.state.lock().outcomes.push((ticket, outcome));
+        let is_end = outcome.is_err();
+        let mut state = self.state.lock();
+        state.is_over |= is_end;
+        state.outcomes.push((ticket, outcome));
+        drop(state);
         self.has_outcome.notify_one();
+        if is_end {
+            self.has_job.notify_all();
+        }
     }
 
     /// The outcomes since the last call. `waits`: until there is at least one.
@@ -159,5 +166,16 @@ mod tests {
         assert_eq!(shares, expected);
         drop(crew.closing());
         assert!(crew.next(4).is_none(), "nothing begins any more");
+    }
+
+    #[test]
+    fn after_what_ends_the_drain_no_job_begins() {
+        let crew = Crew::default();
+        crew.put(1, Job::Act(Act::Pause));
+        crew.put(2, Job::Act(Act::Pause));
+        assert!(crew.next(1).is_some());
+        crew.ended(1, Err(Halt::Cut));
+        assert!(crew.next(1).is_none() && crew.is_over());
+        assert_eq!(crew.take_outcomes(true), [(1, Err(Halt::Cut))]);
     }
 }

@@ -42,18 +42,20 @@ impl Opened {
             counts,
         };
         let mut raw = Vec::new();
-        while sys::read_dir(fd.as_fd(), &mut raw).during("read directory")? {
-            for entry in raw.drain(..) {
-                let is_left = is_leftover(&entry.name);
-                match sys::stat(fd.as_fd(), &entry.name) {
-                    Ok(attr) if attr.is_dir() => opened.dirs.push((entry.name, !is_left)),
-                    Ok(_) if is_left => {}
-                    Ok(attr) => opened
-                        .entries
-                        .push((entry.name, Some(Identity::of_copy(&attr)))),
-                    Err(Errno::NOENT) => {}
-                    Err(e) => return Err(e).during("stat"),
-                }
+        while sys::read_dir(fd.as_fd(), &mut raw).during("read directory")? {}
+        // Where names come and go meanwhile, a PFS may list one twice.
+        raw.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        raw.dedup_by(|a, b| a.name == b.name);
+        for entry in raw {
+            let is_left = is_leftover(&entry.name);
+            match sys::stat(fd.as_fd(), &entry.name) {
+                Ok(attr) if attr.is_dir() => opened.dirs.push((entry.name, !is_left)),
+                Ok(_) if is_left => {}
+                Ok(attr) => opened
+                    .entries
+                    .push((entry.name, Some(Identity::of_copy(&attr)))),
+                Err(Errno::NOENT) => {}
+                Err(e) => return Err(e).during("stat"),
             }
         }
         Ok(opened)

@@ -168,9 +168,9 @@ impl<'g> Pass<'g> {
         let lower = self.ground.lower;
         self.counters.syncs_by(lower.sync_by());
         self.counters.keeps_objects_in(self.ground.instance);
+        lower.times().begin_drain();
         lower.flush_touches();
         self.lent.restore_all(lower, self.counters);
-        lower.times().begin_drain();
         lower.keep_times(&TreePath::root());
         let outcome = self.drive(
             Drain::new(self.terms.clone()).choosing(self.choices.clone()),

@@ -83,10 +83,19 @@ impl DirTimes {
         }
     }
 
-    /// The time of a change by a program has been written to a directory.
-    pub(super) fn has_written(&self, dir: &Attr, at: Timestamp) {
-        if let Some(visited) = &mut *self.visited.lock() {
-            visited.has_written(dir, at);
+    /// The time of a change by a program comes to the directory at this path, which is open and has these attributes.
+    pub(super) fn write(&self, path: &TreePath, file: &OwnedFd, now: &Attr, at: Timestamp) {
+        let crossings = |visited: &Visited| visited.crossings(now);
+        let before = self.visited.lock().as_ref().and_then(crossings);
+        // The file system may have stamped it by a finer clock; a later time must stay.
+        let is_later = now.mtime >= at;
+        // A failure is ignored: the directory belongs to another user.
+        if is_later || sys::set_times(file.as_fd(), b"", None, Some(at)).is_ok() {
+            match &mut *self.visited.lock() {
+                Some(visited) if is_later => visited.has_later(path, now, at),
+                Some(visited) => visited.has_written(path, now, at, before),
+                None => {}
+            }
         }
     }
 
@@ -135,7 +144,8 @@ impl DirTimes {
         }
     }
 
-    /// Looks at a directory until what was seen is of use. Each time that it is not, another act has begun or ended.
+    /// Looks at a directory until what was seen is of use. Each time that it is not, another act has begun or ended,
+    /// or a time was written.
     fn look_until(
         &self,
         number: usize,

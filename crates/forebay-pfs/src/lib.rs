@@ -195,14 +195,11 @@ impl Lower {
     }
 
     fn write_touch(&self, path: &TreePath, at: Timestamp) {
-        // A failure is ignored: the directory is gone, or belongs to another user.
+        // Otherwise it is gone, or nobody may look at it.
         if let Ok(dir) = self.open(path, libc::O_RDONLY | libc::O_DIRECTORY)
-            // The file system may have stamped it by a finer clock; a later time must stay.
             && let Ok(now) = sys::stat(dir.as_fd(), b"")
-            && now.mtime < at
-            && sys::set_times(dir.as_fd(), b"", None, Some(at)).is_ok()
         {
-            self.times.has_written(&now, at);
+            self.times.write(path, &dir, &now, at);
         }
     }
 

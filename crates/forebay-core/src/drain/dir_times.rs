@@ -35,7 +35,7 @@ struct KeptDir<F> {
     left: Option<Timestamp>,
     /// Acts of the drain that may be changing entries now. What changes meanwhile counts as the drain's.
     acts: usize,
-    /// How many acts have begun or ended here. A look during which this has grown says nothing.
+    /// How many acts have begun or ended here, and times were written. A look during which this has grown says nothing.
     crossings: u64,
 }
 
@@ -109,19 +109,44 @@ impl<F: Clone> VisitedDirs<F> {
         self.touched.insert(path.clone(), at);
     }
 
-    /// The time of a change by a program has been written to the directory with these attributes.
-    pub fn has_written(&mut self, dir: &Attr, at: Timestamp) {
-        if let Some(&number) = self.by_inode.get(&dir.inode()) {
-            let dir = &mut self.dirs[number];
-            dir.left = Some(at);
-            dir.mtime = at.max(dir.mtime);
+    /// How often something has crossed a look at the directory with these attributes, if it is visited: to be asked before a time is
+    /// written to it, for [`VisitedDirs::has_written`].
+    pub fn crossings(&self, dir: &Attr) -> Option<u64> {
+        let number = self.by_inode.get(&dir.inode())?;
+        Some(self.dirs[*number].crossings)
+    }
+
+    /// The time of a change by a program has been written to the directory at this path, which had these attributes, and of which `before`
+    /// was told then.
+    pub fn has_written(&mut self, path: &TreePath, dir: &Attr, at: Timestamp, before: Option<u64>) {
+        if let Some(dir) = self.tells(path, dir, at) {
+            // Else an act may have changed it since, and tells so when it ends.
+            if dir.acts == 0 && before == Some(dir.crossings) {
+                dir.left = Some(at);
+            }
             // A look from before that says nothing.
             dir.crossings += 1;
-            // From now on the directory itself tells it, and what the program gives it after that.
-            if self.touched.get(&dir.path) == Some(&at) {
-                self.touched.remove(&dir.path);
+        }
+    }
+
+    /// The directory at this path, with these attributes, has a later time than that of a change by a program.
+    pub fn has_later(&mut self, path: &TreePath, dir: &Attr, at: Timestamp) {
+        self.tells(path, dir, at);
+    }
+
+    /// From now on the directory itself tells that a program has changed it then, and what the program gives it after that. Gives it if it
+    /// is visited.
+    fn tells(&mut self, path: &TreePath, dir: &Attr, at: Timestamp) -> Option<&mut KeptDir<F>> {
+        let number = self.by_inode.get(&dir.inode()).copied();
+        let kept = number.map(|number| &self.dirs[number].path);
+        for path in [Some(path), kept].into_iter().flatten() {
+            if self.touched.get(path) == Some(&at) {
+                self.touched.remove(path);
             }
         }
+        let dir = &mut self.dirs[number?];
+        dir.mtime = at.max(dir.mtime);
+        Some(dir)
     }
 
     /// Are the times of this directory remembered?
@@ -168,8 +193,8 @@ impl<F: Clone> VisitedDirs<F> {
         })
     }
 
-    /// An act of the drain begins that may change entries of this directory. False if another act has crossed the look: it has
-    /// to be made again.
+    /// An act of the drain begins that may change entries of this directory. False if another act, or a time that was written, has
+    /// crossed the look: it has to be made again.
     pub fn begins(&mut self, number: usize, seen: DirSeen) -> bool {
         let dir = &mut self.dirs[number];
         if dir.acts == 0 {
@@ -188,7 +213,7 @@ impl<F: Clone> VisitedDirs<F> {
         true
     }
 
-    /// An act ends. The last one needs a look that no other act has crossed: false without that.
+    /// An act ends. The last one needs a look that nothing has crossed: false without that.
     pub fn ends(&mut self, number: usize, seen: DirSeen) -> bool {
         let dir = &mut self.dirs[number];
         debug_assert!(dir.acts > 0, "{} was not begun", dir.path);
@@ -259,6 +284,12 @@ mod tests {
         assert!(dirs.ends(0, look.seen(Some(&dir(7, after)))));
     }
 
+    /// A time is written to it, with nothing in between.
+    fn write(dirs: &mut VisitedDirs<&'static str>, at: i64) {
+        let before = dirs.crossings(&dir(7, 20));
+        dirs.has_written(&path("d"), &dir(7, 20), time(at), before);
+    }
+
     /// The time of modification that the only directory gets, if it has this one now.
     fn gets(dirs: VisitedDirs<&'static str>, now: i64) -> Option<i64> {
         let visited: Vec<_> = dirs.into_visited().collect();
@@ -302,14 +333,14 @@ mod tests {
         let mut dirs = visited();
         act(&mut dirs, 10, 20);
         dirs.touch(&path("d"), time(40));
-        dirs.has_written(&dir(7, 20), time(40));
+        write(&mut dirs, 40);
         assert_eq!(gets(dirs, 40), None, "it has it");
         // Nor is what the program gives it after that.
         for (gives, expected) in [(5, 5), (40, 40)] {
             let mut dirs = visited();
             act(&mut dirs, 10, 20);
             dirs.touch(&path("d"), time(40));
-            dirs.has_written(&dir(7, 20), time(40));
+            write(&mut dirs, 40);
             act(&mut dirs, gives, 50);
             assert_eq!(gets(dirs, 50), Some(expected));
         }
@@ -318,14 +349,65 @@ mod tests {
         act(&mut dirs, 10, 20);
         dirs.touch(&path("d"), time(40));
         let early = dirs.look(0).unwrap().seen(Some(&dir(7, 20)));
-        dirs.has_written(&dir(7, 20), time(40));
+        write(&mut dirs, 40);
         assert!(!dirs.begins(0, early));
         act(&mut dirs, 40, 50);
         assert_eq!(gets(dirs, 50), Some(40));
         let mut dirs = visited();
-        dirs.has_written(&dir(8, 20), time(40));
+        dirs.has_written(&path("e"), &dir(8, 20), time(40), None);
         act(&mut dirs, 10, 20);
         assert_eq!(gets(dirs, 20), Some(10), "another directory");
+    }
+
+    #[test]
+    fn what_a_program_gives_a_directory_after_its_change_counts_also_before_the_first_visit() {
+        // The change was written, or needed not be; after that the program gives the directory a time, and the drain comes.
+        for is_later in [false, true] {
+            let mut dirs = VisitedDirs::default();
+            dirs.touch(&path("d"), time(40));
+            match is_later {
+                false => dirs.has_written(&path("d"), &dir(7, 10), time(40), None),
+                true => dirs.has_later(&path("d"), &dir(7, 45), time(40)),
+            }
+            dirs.keep(&path("d"), "open", &dir(7, 5));
+            act(&mut dirs, 5, 50);
+            assert_eq!(gets(dirs, 50), Some(5));
+        }
+        // The drain had stamped it by then.
+        let mut dirs = visited();
+        dirs.touch(&path("d"), time(15));
+        act(&mut dirs, 10, 20);
+        dirs.has_later(&path("d"), &dir(7, 20), time(15));
+        assert_eq!(dirs.touched.len(), 0);
+        act(&mut dirs, 5, 50);
+        assert_eq!(gets(dirs, 50), Some(5));
+        // Nor does the change get lost that was noted before the drain began.
+        let mut dirs = visited();
+        act(&mut dirs, 10, 20);
+        write(&mut dirs, 40);
+        act(&mut dirs, 40, 50);
+        assert_eq!(gets(dirs, 50), Some(40));
+    }
+
+    #[test]
+    fn an_act_that_ends_while_a_time_is_written_tells_what_it_has_left() {
+        let mut dirs = visited();
+        let seen = dirs.look(0).unwrap().seen(Some(&dir(7, 10)));
+        assert!(dirs.begins(0, seen));
+        let before = dirs.crossings(&dir(7, 10));
+        let seen = dirs.look(0).unwrap().seen(Some(&dir(7, 50)));
+        assert!(dirs.ends(0, seen));
+        dirs.has_written(&path("d"), &dir(7, 10), time(40), before);
+        assert_eq!(gets(dirs, 50), Some(40));
+        // Or that has not ended.
+        let mut dirs = visited();
+        let seen = dirs.look(0).unwrap().seen(Some(&dir(7, 10)));
+        assert!(dirs.begins(0, seen));
+        write(&mut dirs, 40);
+        assert!(!dirs.ends(0, seen));
+        let seen = dirs.look(0).unwrap().seen(Some(&dir(7, 50)));
+        assert!(dirs.ends(0, seen));
+        assert_eq!(gets(dirs, 50), Some(40));
     }
 
     #[test]
