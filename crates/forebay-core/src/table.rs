@@ -170,7 +170,7 @@ pub enum Order {
 }
 
 /// Records that [`Tables::subtree`] reads at once.
-const SUBTREE_PAGE: usize = 8192;
+const SUBTREE_PAGE: usize = 1024;
 
 /// A named value of the bridge itself.
 pub type KeyValue = (Vec<u8>, Vec<u8>);

@@ -198,25 +198,16 @@ impl Net {
         let mut prefix = dir.as_bytes().to_vec();
         prefix.push(0);
         let from = [&prefix[..], after.unwrap_or_default()].concat();
-        let mut changed = self.range(&prefix, &from).peekable();
-        if changed.peek().is_none() {
-            return below.children(dir, after, limit);
-        }
-        // Each change can take one of the entries below away, so these are enough.
-        let changed: BTreeMap<&[u8], Option<&PathRecord>> = changed
-            .map(|(key, (_, record))| (&key[prefix.len()..], record.as_ref()))
-            .collect();
-        let entries = below.children(dir, after, limit.saturating_add(changed.len()))?;
-        let mut merged: BTreeMap<Vec<u8>, PathRecord> = entries
-            .into_iter()
-            .filter(|(name, _)| !changed.contains_key(&name[..]))
-            .collect();
-        for (name, record) in changed {
-            if let Some(record) = record {
-                merged.insert(name.to_vec(), record.clone());
-            }
-        }
-        Ok(merged.into_iter().take(limit).collect())
+        let changed = self.range(&prefix, &from);
+        page_over(
+            changed.map(|(key, (_, record))| (&key[prefix.len()..], record.as_ref())),
+            limit,
+            |last: Option<&Vec<u8>>, most| {
+                below.children(dir, last.map(Vec::as_slice).or(after), most)
+            },
+            Vec::clone,
+            |name, record| (name.to_vec(), record.clone()),
+        )
     }
 
     /// What has changed of the records that come after `from` in a walk: not much more than `most` that are there. The path
@@ -275,26 +266,16 @@ impl Net {
         // All keys below a directory begin with its path, among some others.
         let after_key = after.map(TreePath::key).unwrap_or_default();
         let from = after_key.max(dir.as_bytes().to_vec());
-        let changed: Vec<_> = self
+        let changed = self
             .range(dir.as_bytes(), &from)
-            .filter(|(_, (path, _))| path != dir && path.is_within(dir))
-            .collect();
-        if changed.is_empty() {
-            return below.page_below(dir, after, limit);
-        }
-        // Each change can take one of the entries below away, so these are enough.
-        let entries = below.page_below(dir, after, limit.saturating_add(changed.len()))?;
-        let mut merged: BTreeMap<Vec<u8>, (TreePath, PathRecord)> = entries
-            .into_iter()
-            .map(|(path, record)| (path.key(), (path, record)))
-            .collect();
-        for (key, (path, record)) in changed {
-            match record {
-                Some(record) => merged.insert(key.clone(), (path.clone(), record.clone())),
-                None => merged.remove(key),
-            };
-        }
-        Ok(merged.into_values().take(limit).collect())
+            .filter(|(_, (path, _))| path != dir && path.is_within(dir));
+        page_over(
+            changed.map(|(key, (path, record))| (&key[..], record.as_ref().map(|r| (path, r)))),
+            limit,
+            |last: Option<&TreePath>, most| below.page_below(dir, last.or(after), most),
+            TreePath::key,
+            |_, (path, record)| (path.clone(), record.clone()),
+        )
     }
 
     /// [`Tables::marks`] of `below` with this on top of it.
@@ -338,4 +319,49 @@ impl Net {
         }
         Ok(merged.into_iter().collect())
     }
+}
+
+/// The first `limit` records of `below` with changes on top of them: each what is there now, `None` for what is gone. `below` gives
+/// at most so many after a place. Both come in the order of their keys, and no more is read than it takes.
+fn page_over<'c, P: Clone, C>(
+    changed: impl Iterator<Item = (&'c [u8], Option<C>)>,
+    limit: usize,
+    below: impl Fn(Option<&P>, usize) -> Result<Vec<(P, PathRecord)>, TableError>,
+    key: impl Fn(&P) -> Vec<u8>,
+    now: impl Fn(&[u8], C) -> (P, PathRecord),
+) -> Result<Vec<(P, PathRecord)>, TableError> {
+    let mut changed = changed.peekable();
+    let mut last = None;
+    let mut page = Vec::new();
+    while page.len() < limit {
+        let most = limit - page.len();
+        let entries = below(last.as_ref(), most)?;
+        let ends = entries.len() < most;
+        last = entries.last().map(|(place, _)| place.clone()).or(last);
+        if changed.peek().is_none() {
+            page.extend(entries);
+            return Ok(page);
+        }
+        for entry in entries {
+            let key = key(&entry.0);
+            while page.len() < limit
+                && let Some((at, there)) = changed.next_if(|(at, _)| *at < &key[..])
+            {
+                page.extend(there.map(|there| now(at, there)));
+            }
+            if page.len() == limit {
+                return Ok(page);
+            }
+            match changed.next_if(|(at, _)| *at == &key[..]) {
+                Some((at, there)) => page.extend(there.map(|there| now(at, there))),
+                None => page.push(entry),
+            }
+        }
+        if ends {
+            let rest = changed.filter_map(|(at, there)| Some(now(at, there?)));
+            page.extend(rest.take(limit - page.len()));
+            return Ok(page);
+        }
+    }
+    Ok(page)
 }
