@@ -10,6 +10,8 @@ The storage is an ext4 with a journal in an image in DIR. Kinds of PFS: ext4, xf
 
 Three more kinds are about names alone, on ext4: rm, mv and mkdir remove or rename a tenth as many empty files of the PFS, or make as
 many directories, in the buffer. Their drain is timed beside the same command and `sync -f` on the PFS.
+
+With --floor THREADS the other side is `programs/drain_floor.c`, the bare system calls of a drain, in place of the drain.
 """
 
 import argparse
@@ -129,7 +131,7 @@ def once(base, kind, drains, args, counts):
             made, target = storage / "made", at / "target"
             target.mkdir()
             make = [sys.executable, __file__, "--make", kind, "--files", args.files]
-            if drains:
+            if drains and not args.bare:
                 buffer = ["--buffer", target, "--storage", storage]
                 run(args.forebay, "run", *buffer, "--no-drain", "--no-record", "--", *make, target)
             else:
@@ -140,7 +142,9 @@ def once(base, kind, drains, args, counts):
             if kind == "cold":
                 Path("/proc/sys/vm/drop_caches").write_text("3")
             begun = time.monotonic()
-            if drains:
+            if drains and args.bare:
+                counts.append(run(args.bare, made, target, args.floor).strip())
+            elif drains:
                 run(*args.around.split(), args.forebay, "drain", *buffer, *args.options.split())
             else:
                 run("cp", "-r", f"{made}/.", target)
@@ -197,6 +201,7 @@ def main():
     parser.add_argument("--options", default="", help="further options of `forebay drain`")
     parser.add_argument("--around", default="", help="a command that runs `forebay drain`, as strace")
     parser.add_argument("--only", action="store_true", help="without the copy")
+    parser.add_argument("--floor", type=int, metavar="THREADS", help="the bare system calls in place of the drain")
     parser.add_argument("--make", nargs=1, help=argparse.SUPPRESS)
     parser.add_argument("kinds", nargs="*", metavar="KIND", help="ext4 xfs tmpfs slow cold large rm mv mkdir")
     args = parser.parse_args()
@@ -204,8 +209,20 @@ def main():
         folder = Path(args.kinds[0])
         return make_large(folder) if args.make == ["large"] else make_small(folder, args.files)
     args.forebay = str(Path(args.forebay).resolve())
+    args.bare = None
+    with contextlib.ExitStack() as stack:
+        if args.floor:
+            args.bare = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "drain_floor"
+            run("cc", "-O2", "-Wall", "-pthread", "-o", args.bare, Path(__file__).parent / "programs/drain_floor.c")
+        compare(args)
+
+
+def compare(args):
     print(f"{'pfs':8} {'copy s':>8} {'drain s':>8} {'ratio':>6}  ratios of the rounds", flush=True)
     for kind in args.kinds or ["ext4", "xfs", "tmpfs", "slow", "cold", "large", *NAMES]:
+        if args.bare and (kind in NAMES or kind == "large"):
+            print(f"{kind:8} left out: --floor is about small files")
+            continue
         if kind == "xfs" and not shutil.which("mkfs.xfs"):
             print(f"{kind:8} left out: mkfs.xfs is not installed")
             continue
@@ -221,7 +238,8 @@ def main():
         ratios = " ".join(f"{c / d:.2f}" for c, d in pairs)
         print(f"{kind:8} {copy:8.2f} {drain:8.2f} {copy / drain:6.2f}  {ratios}", flush=True)
         if counts:
-            print(f"         calls of the drain, for each file: {counts[-1]}")
+            what = "seconds of the phases" if args.bare else "calls of the drain"
+            print(f"         {what}: {counts[-1]}")
 
 
 main()
