@@ -143,6 +143,36 @@ impl Walk<'_> {
         }
     }
 
+    /// EXDEV where the directories of two names are on different file systems of the PFS: something is mounted there. A directory that was
+    /// made in the buffer comes where the one above it is.
+    pub fn check_device(&self, a: &Dir, b: &Dir) -> Outcome<()> {
+        if a.path == b.path {
+            return Ok(());
+        }
+        let (a, b) = (self.lower_above(a)?, self.lower_above(b)?);
+        if a == b {
+            return Ok(());
+        }
+        let device = |lower: &TreePath| -> Outcome<Option<u64>> {
+            Ok(self.facts.lower(lower)?.map(|attr| attr.dev))
+        };
+        match (device(&a)?, device(&b)?) {
+            (Some(a), Some(b)) if a != b => errno(libc::EXDEV),
+            _ => Ok(()),
+        }
+    }
+
+    /// The directory of the PFS in which this one is, or comes.
+    fn lower_above(&self, dir: &Dir) -> Outcome<TreePath> {
+        let mut dir = dir.clone();
+        loop {
+            match dir.place {
+                Place::Merged(lower) => return Ok(lower),
+                Place::Born(_) => dir = self.dir_at(&dir.path.parent())?,
+            }
+        }
+    }
+
     /// May the caller do `want` in this directory?
     pub fn check_dir(&self, dir: &Dir, want: u32) -> Outcome<()> {
         if self.cred.uid == 0 {

@@ -213,7 +213,7 @@ pub struct RunArgs {
     /// Do not wait longer than two seconds for processes that outlive CMD. The bridge serves them in the background.
     #[arg(long)]
     pub no_wait: bool,
-    /// Print no report, unless data is left, a process goes on, or the bridge has died. With -v the report has all details.
+    /// Print no report, unless data is left, a process goes on, the bridge has died, or there is a remark. With -v the report has all details.
     #[arg(short, long)]
     pub quiet: bool,
     /// Also write the report to this file, as JSON.

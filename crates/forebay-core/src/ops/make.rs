@@ -82,6 +82,7 @@ impl Context<'_> {
         if self.walk.is_dir(&node) {
             return errno(libc::EPERM);
         }
+        self.walk.check_device(&from.dir, &to.dir)?;
         let hidden = self.hidden_at(&to);
         let (mut plan, source) = match &node {
             Node::Born(record) => (Plan::default(), record.clone()),

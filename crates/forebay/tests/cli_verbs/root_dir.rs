@@ -302,3 +302,32 @@ fn a_bridge_whose_directory_was_replaced_is_asked_nothing_and_is_told_how_to_end
     stage.say(&["down", "--buffer", "pfs"]).ends_with(0);
     assert_eq!(stage.on_pfs()["f"], "1\n");
 }
+
+/// Natively, and in the buffer. A directory that is new in the buffer is where it will be.
+#[test]
+fn no_name_goes_to_another_file_system_that_is_mounted_below_the_directory() {
+    skip_unless!(is_root(), "only root can mount");
+    let stage = Stage::new();
+    let forebay = crate::common::forebay().display().to_string();
+    let calls = r#"
+        call() { perl -e '$ARGV[0] eq "mv" ? rename($ARGV[1], $ARGV[2]) : link($ARGV[1], $ARGV[2]) or exit $!' "$@"; echo $?; }
+        cd pfs; call mv f m/f; call mv d m/d; call ln f m/g; call mv m/x x
+        mkdir m/new; call mv m/x m/new/x; call mv m/new new; call mv m/new/x m/x; rmdir m/new"#;
+    let exdev = libc::EXDEV;
+    let expected = format!("{exdev}\n{exdev}\n{exdev}\n{exdev}\n0\n{exdev}\n0\n1\n2\nd\nf\nm\nx\n");
+    for run in [
+        "sh -c".to_owned(),
+        format!("{forebay} run -q --via preload --buffer pfs -- sh -c"),
+    ] {
+        let script = format!(
+            "rm -rf pfs; mkdir -p pfs/d pfs/m; echo 1 > pfs/f; mount -t tmpfs none pfs/m; echo 2 > pfs/m/x
+            {run} \"$CALLS\"; cat pfs/f pfs/m/x; ls pfs; ls pfs/m"
+        );
+        let mut command = stage.command("unshare");
+        command
+            .args(["-m", "sh", "-ec", &script])
+            .env("CALLS", calls);
+        let said = finish(command).ends_with(0);
+        assert_eq!(said.out, expected, "{run}: {}", said.err);
+    }
+}
