@@ -161,6 +161,11 @@ fn runs_to_find(mutation: Mutation) -> Vec<FaultOptions> {
             steps: Some(30),
             ..without("links,contents,spares,power,tables,intruders,drains")
         }],
+        // It takes two names that depend on each other in one drain.
+        Mutation::MovesIgnoreEachOther => vec![FaultOptions {
+            seeds: 4 * SEEDS_PER_BUG,
+            ..busy
+        }],
         m if m.takes_several() => {
             let pair = FaultOptions {
                 bridges: Some(2),
