@@ -21,8 +21,8 @@ const CONTENTS: u64 = BELOW_BODY & !FLAGS;
 
 /// What an entry was when it was seen.
 ///
-/// A file is known by its inode number, type, size and times. A file with several names is known by its inode number alone: it
-/// may change through the others, and removing one name loses nothing. A directory is known by its
+/// A file is known by its inode number, type, size and times. A file with several names is known by its inode number alone as
+/// long as it has another name: it may change through that, and removing one name loses nothing (`drain::shared_files` judges names that go together). A directory is known by its
 /// inode number and, where that was looked at, by what is in it: names, inode numbers and contents, or the first two alone if
 /// one of it had several names. The device is no part of it: network file systems get
 /// another number with each mount.

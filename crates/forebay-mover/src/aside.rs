@@ -189,7 +189,7 @@ pub(crate) fn sweep(
     lower.end_act(changing);
     lower.note_changed(aside.parent());
     if !is_noted(notes, aside) {
-        touched.is_forgotten(aside);
+        touched.note_forgotten(aside);
     }
     swept
 }
@@ -198,7 +198,7 @@ pub(crate) fn sweep(
 /// bring back what nobody knows.
 fn has_gone(lower: &Lower, touched: &Touched, aside: &TreePath) {
     lower.note_changed(aside.parent());
-    touched.has_gone(aside);
+    touched.note_gone(aside);
 }
 
 /// Brings to the disks of the PFS that what was swept is gone, and forgets the notes about it. Where that fails the notes stay for
@@ -209,13 +209,18 @@ pub(crate) fn forget_gone(lower: &Lower, notes: &PfsNotes, touched: &Touched) {
         let dirs: Vec<_> = dirs.into_iter().collect();
         let synced = lower.sync_dirs(&dirs).into_iter();
         // A directory that is nowhere can't be synced, and nothing is in it.
-        let is_synced = |did: Sys<()>| matches!(did, Ok(()) | Err(Errno::NOENT | Errno::NOTDIR));
+        let is_synced = |did: Sys<()>| {
+            matches!(
+                did,
+                Ok(()) | Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP)
+            )
+        };
         let synced: BTreeMap<_, _> = dirs.iter().zip(synced.map(is_synced)).collect();
         gone.retain(|aside| {
             let forgets = synced[&aside.parent()];
             if forgets {
                 forget(notes, aside);
-                touched.is_forgotten(aside);
+                touched.note_forgotten(aside);
             }
             !forgets
         });
@@ -286,16 +291,17 @@ pub(crate) fn sweep_in(
     touched: &Touched,
     counters: &Counters,
 ) -> Work<()> {
-    for aside in touched.aside_below(dir, || elsewhere(notes))? {
-        if is_noted(notes, &aside) {
-            sweep(lower, notes, &aside, touched, counters)?;
-            forget_gone(lower, notes, touched);
-        }
-        if is_noted(notes, &aside) {
-            return Err(Errno::NOTEMPTY).during("remove what is aside");
-        }
+    let below = touched.aside_below(dir, || elsewhere(notes))?;
+    for aside in below.iter().filter(|aside| is_noted(notes, aside)) {
+        sweep(lower, notes, aside, touched, counters)?;
     }
-    Ok(())
+    if !below.is_empty() {
+        forget_gone(lower, notes, touched);
+    }
+    match below.iter().any(|aside| is_noted(notes, aside)) {
+        true => Err(Errno::NOTEMPTY).during("remove what is aside"),
+        false => Ok(()),
+    }
 }
 
 /// Gives what is left aside another name, by what it is now: while the directory was swept, others may have put something of

@@ -22,6 +22,7 @@ pub(crate) struct Touched {
     beside: Mutex<Option<BTreeSet<TreePath>>>,
     /// What was aside and is no more, while a loss of power may bring it back: the notes about it stay that long.
     gone: Mutex<BTreeSet<TreePath>>,
+    forgetting: Mutex<()>,
 }
 
 impl Touched {
@@ -50,25 +51,28 @@ impl Touched {
     }
 
     /// Nothing is aside there any more, and there is no note about it.
-    pub(crate) fn is_forgotten(&self, aside: &TreePath) {
+    pub(crate) fn note_forgotten(&self, aside: &TreePath) {
         if let Some(known) = &mut *self.beside.lock() {
             known.remove(aside);
         }
     }
 
     /// Nothing is aside there any more, while the note about it stays.
-    pub(crate) fn has_gone(&self, aside: &TreePath) {
+    pub(crate) fn note_gone(&self, aside: &TreePath) {
         self.gone.lock().insert(aside.clone());
     }
 
-    /// See [`Touched::has_gone`].
+    /// See [`Touched::note_gone`].
     pub(crate) fn is_gone(&self, aside: &TreePath) -> bool {
         self.gone.lock().contains(aside)
     }
 
     /// Lets `forget` take out what has gone. One thread at a time.
     pub(crate) fn forget_gone(&self, forget: impl FnOnce(&mut BTreeSet<TreePath>)) {
-        forget(&mut self.gone.lock());
+        let _alone = self.forgetting.lock();
+        let mut gone = std::mem::take(&mut *self.gone.lock());
+        forget(&mut gone);
+        self.gone.lock().extend(gone);
     }
 
     /// What may be aside below this directory; `noted` gives what earlier drains have put aside.

@@ -65,7 +65,7 @@ struct State {
 }
 
 /// Entries of the tables below that are read for a page at least.
-const READ_AT_ONCE: usize = if cfg!(test) { 2 } else { 64 };
+pub(crate) const READ_AT_ONCE: usize = if cfg!(test) { 2 } else { 64 };
 
 fn lap_change(lap: u64) -> Change {
     Change::Meta {

@@ -3,6 +3,7 @@
 //! A file that is made, renamed and removed again touches the same few keys over
 //! and over; only their last values have to reach the store.
 
+use crate::journaled::READ_AT_ONCE;
 use forebay_core::path::TreePath;
 use forebay_core::record::{ObjectId, ObjectName, PathRecord};
 use forebay_core::table::{Change, KeyValue, Marks, Order, TableError, Tables, WriteTables};
@@ -334,12 +335,13 @@ fn page_over<'c, P: Clone, C>(
     let mut last = None;
     let mut page = Vec::new();
     while page.len() < limit {
-        let most = limit - page.len();
+        // To begin anew for each entry that has gone would cost more.
+        let most = (limit - page.len()).max(READ_AT_ONCE);
         let entries = below(last.as_ref(), most)?;
         let ends = entries.len() < most;
         last = entries.last().map(|(place, _)| place.clone()).or(last);
         if changed.peek().is_none() {
-            page.extend(entries);
+            page.extend(entries.into_iter().take(limit - page.len()));
             return Ok(page);
         }
         for entry in entries {

@@ -23,10 +23,11 @@ rounds! {
     Settle,
     /// What `Clear` has passed over because something renamed still lay in it.
     ClearAgain,
+    /// Records of names that stay learn what names that went knew of the file.
+    KnowBetter,
     SweepAgain,
     Contents,
-    /// Names of files that others of their names have left.
-    KnowBetter,
+    KnowBetterAgain,
     Tidy,
     /// Before directories get their modes: by those even their owner may not get to what is in them.
     Sync,

@@ -440,12 +440,8 @@ pub(super) fn removal(path: TreePath, oid: ObjectId, attr: &Attr, known: Option<
         let is = known.filter(|known| known.has_contents());
         Act::Discard { path, is, aside }
     } else {
-        let is = match known.filter(|known| known.is(attr)) {
-            // By another name it may be changed meanwhile, as long as it has one.
-            Some(known) if known.is_of_several_names() && attr.nlink > 1 => Identity::of(attr),
-            Some(known) if !known.is_of_several_names() || known.is_leaving() => known,
-            _ => Identity::of_copy(attr),
-        };
+        let known = known.filter(|known| known.is(attr));
+        let is = known.unwrap_or(Identity::of_copy(attr));
         Act::Remove { path, is }
     }
 }

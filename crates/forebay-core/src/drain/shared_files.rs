@@ -1,6 +1,6 @@
 //! Files of the PFS with several names, some of which are to go.
 //!
-//! One name of a file goes whatever has become of the file, since the others keep that. So of all names that are to go one has to
+//! A name may go whatever the file holds, as long as another name stays. If all names go, one of them has to
 //! find the file as it is known: what others have written to it since would go with the last one. A name may have been hidden before
 //! our own programs wrote to the file by another one. So it counts if *one* of the names knows it as it is.
 
@@ -22,72 +22,77 @@ const MOST: usize = 1 << 16;
 /// What the names of one file tell.
 #[derive(Debug)]
 struct SharedFile {
-    /// As one of its names knows it and it was found.
+    /// The state in which it was found, if one of its names knows that state.
     known: Option<Identity>,
-    /// The number of its names when the first one was looked at.
+    /// The smallest number of its names that was found.
     names: u32,
-    /// Names that go although they know it otherwise.
+    /// Names that go although they know another state.
     going: BTreeSet<TreePath>,
 }
 
-/// What one pass knows of such files, by their inode numbers.
+/// What one pass knows of such files, by the numbers of their inodes and devices.
 #[derive(Debug, Default)]
-pub(super) struct SharedFiles(BTreeMap<u64, SharedFile>);
+pub(super) struct SharedFiles(BTreeMap<(u64, u64), SharedFile>);
 
 impl SharedFiles {
-    /// May what was found go from where the record hides it: was it not changed by others, or is it one name of several that stay?
+    /// May this name go from where the record hides it: the record knows what was found, or another name knows it, or another name
+    /// stays? Gives what has to be there when it goes. While the file has another name then, its inode number is enough.
     pub(super) fn may_go(
         &mut self,
         path: &TreePath,
         record: &PathRecord,
         found: &Attr,
         planted: Option<Mutation>,
-    ) -> bool {
+    ) -> Option<Identity> {
         let Some(known) = record.replaces.filter(|_| !is_copy(record, found)) else {
-            return true;
+            return Some(Identity::of_copy(found));
         };
-        if !known.is_of_several_names() || found.is_dir() {
-            return known.is(found);
+        if !known.is_of_several_names() || found.is_dir() || known.is_leaving() {
+            return known.is(found).then_some(known);
         }
         let now = Identity::of_copy(found);
+        if !known.is_same_inode(now) {
+            return None;
+        }
         let knows_it = known.is_same(now);
-        if found.nlink <= 1 {
-            return knows_it || self.is_known(record, found);
+        if found.nlink > 1 && (self.0.len() < MOST || self.0.contains_key(&key(found))) {
+            let file = self.0.entry(key(found)).or_insert_with(|| SharedFile {
+                known: None,
+                names: found.nlink,
+                going: BTreeSet::new(),
+            });
+            file.names = file.names.min(found.nlink);
+            if knows_it {
+                file.known = Some(now);
+            }
         }
-        if !known.is_same_inode(now) || self.0.len() >= MOST && !self.0.contains_key(&found.ino) {
-            return knows_it;
-        }
-        let file = self.0.entry(found.ino).or_insert_with(|| SharedFile {
-            known: None,
-            names: found.nlink,
-            going: BTreeSet::new(),
-        });
         if knows_it {
-            file.known = Some(now);
+            return Some(known);
         }
-        if file.known.is_some_and(|known| known.is_same(now)) {
-            return true;
+        if self.is_known(record, found) {
+            return Some(as_found(found));
         }
+        let file = self.0.get_mut(&key(found)).filter(|_| found.nlink > 1)?;
         let place = record.hides.as_ref().unwrap_or(path);
         let keeps_one = file.going.len() + 1 < file.names as usize;
-        let may_go =
-            keeps_one || file.going.contains(place) || Mutation::NamesOfOneFileAllGo.is(planted);
-        if may_go {
-            file.going.insert(place.clone());
+        let trusts = Mutation::NamesOfOneFileAllGo.is(planted);
+        if !keeps_one && !file.going.contains(place) && !trusts {
+            return None;
         }
-        may_go
+        file.going.insert(place.clone());
+        Some(if trusts { as_found(found) } else { known })
     }
 
     /// Is it a file that the record knows, and has another name known it as it was found here?
     pub(super) fn is_known(&self, record: &PathRecord, found: &Attr) -> bool {
         let is_it = |known: Identity| known.is_of_several_names() && known.is_inode_of(found);
-        let known = self.0.get(&found.ino).and_then(|file| file.known);
+        let known = self.0.get(&key(found)).and_then(|file| file.known);
         let is_same = known.is_some_and(|known| known.is_same(Identity::of_copy(found)));
         is_same && record.replaces.is_some_and(is_it)
     }
 
-    /// Does one of them have a name that knew it as it was?
-    pub(super) fn has_any(&self) -> bool {
+    /// Is the state of one of them known?
+    pub(super) fn knows_any(&self) -> bool {
         self.0.values().any(|file| file.known.is_some())
     }
 
@@ -95,8 +100,26 @@ impl SharedFiles {
     fn known_better(&self, record: &PathRecord) -> Option<Identity> {
         let known = record.replaces.filter(|_| record.hides.is_some())?;
         let settles = known.is_of_several_names() && record.transit.is_none();
-        let now = self.0.get(&known.inode())?.known?;
+        let ino = known.inode();
+        let mut files = self.0.range((ino, 0)..=(ino, u64::MAX));
+        // The record does not say on which of two file systems it is.
+        let (Some((_, file)), None) = (files.next(), files.next()) else {
+            return None;
+        };
+        let now = file.known?;
         (settles && !known.is_same(now)).then(|| known.with_body_of(now))
+    }
+}
+
+fn key(found: &Attr) -> (u64, u64) {
+    (found.ino, found.dev)
+}
+
+/// What was found, which programs may go on changing by another name.
+pub(super) fn as_found(found: &Attr) -> Identity {
+    match found.nlink > 1 {
+        true => Identity::of(found),
+        false => Identity::of_copy(found),
     }
 }
 
@@ -171,9 +194,10 @@ mod tests {
     fn names_go_if_one_of_them_knows_the_file_as_it_is() {
         let ((a, early), (b, late)) = (hides("a", &file(2, 1)), hides("b", &file(2, 2)));
         let mut files = SharedFiles::default();
-        assert!(!files.may_go(&a, &early, &file(1, 2), None));
-        assert!(files.may_go(&b, &late, &file(2, 2), None) && files.has_any());
-        assert!(files.may_go(&a, &early, &file(1, 2), None));
+        assert_eq!(files.may_go(&a, &early, &file(1, 2), None), None);
+        assert!(files.may_go(&b, &late, &file(2, 2), None).is_some() && files.knows_any());
+        let goes = files.may_go(&a, &early, &file(1, 2), None).unwrap();
+        assert!(goes.is(&file(1, 2)) && !goes.is(&file(1, 3)));
         assert!(files.is_known(&early, &file(1, 2)) && !files.is_known(&early, &file(1, 3)));
         let (_, other) = hides(
             "a",
@@ -186,8 +210,9 @@ mod tests {
             !files.is_known(&other, &file(1, 2)),
             "others have put it there"
         );
-        assert!(
-            !files.may_go(&a, &early, &file(1, 3), None),
+        assert_eq!(
+            files.may_go(&a, &early, &file(1, 3), None),
+            None,
             "others wrote to it"
         );
     }
@@ -198,12 +223,23 @@ mod tests {
         let mut files = SharedFiles::default();
         for _ in 0..2 {
             let mut may_go = |(path, record): &(TreePath, PathRecord)| {
-                files.may_go(path, record, &file(3, 2), None)
+                let goes = files.may_go(path, record, &file(3, 2), None);
+                // Should the others go at the same time, it does not.
+                goes.is_some_and(|it| it.is(&file(2, 2)) && !it.is(&file(1, 2)))
             };
             let went: Vec<_> = names.iter().map(&mut may_go).collect();
             assert_eq!(went, [true, true, false]);
         }
-        assert!(!files.has_any());
+        assert!(!files.knows_any());
+        // Others have taken one away since.
+        let (path, record) = hides("d", &file(3, 1));
+        let mut fewer = SharedFiles::default();
+        assert!(
+            fewer
+                .may_go(&names[0].0, &names[0].1, &file(3, 2), None)
+                .is_some()
+        );
+        assert_eq!(fewer.may_go(&path, &record, &file(2, 2), None), None);
     }
 
     #[test]
@@ -211,23 +247,33 @@ mod tests {
         let ((_, early), (b, late)) = (hides("a", &file(2, 1)), hides("b", &file(2, 2)));
         let mut files = SharedFiles::default();
         assert_eq!(files.known_better(&early), None);
-        assert!(files.may_go(&b, &late, &file(2, 2), None));
+        assert!(files.may_go(&b, &late, &file(2, 2), None).is_some());
         let better = files.known_better(&early).unwrap();
         assert!(better.is(&file(1, 2)) && !better.is(&file(1, 1)));
         assert_eq!(files.known_better(&late), None);
+        // The same number on another file system is another file.
+        let elsewhere = Attr {
+            dev: 2,
+            ..file(2, 3)
+        };
+        assert_eq!(
+            files.may_go(&b, &late, &elsewhere, None),
+            Some(late.replaces.unwrap())
+        );
+        assert_eq!(files.known_better(&early), None);
     }
 
     #[test]
     fn another_file_and_what_has_one_name_are_judged_by_themselves() {
         let (a, record) = hides("a", &file(1, 1));
         let mut files = SharedFiles::default();
-        assert!(files.may_go(&a, &record, &file(1, 1), None));
-        assert!(!files.may_go(&a, &record, &file(1, 2), None));
+        assert!(files.may_go(&a, &record, &file(1, 1), None).is_some());
+        assert_eq!(files.may_go(&a, &record, &file(1, 2), None), None);
         let (a, record) = hides("a", &file(2, 1));
         let other = Attr {
             ino: 8,
             ..file(2, 1)
         };
-        assert!(!files.may_go(&a, &record, &other, None));
+        assert_eq!(files.may_go(&a, &record, &other, None), None);
     }
 }

@@ -58,9 +58,14 @@ impl<W: FileMap<Written>> WrittenInPlace<W> {
     pub(super) fn note_left(&mut self, attr: &Attr) {
         let is_due = self.get(attr.inode()).is_some_and(Written::is_due);
         if is_due && self.may_have_made(attr) {
+            // Also of a file with several names its contents count: the names may all go at once.
+            let left = match attr.nlink > 1 {
+                true => Identity::of_copy(attr),
+                false => Identity::of(attr),
+            };
             let left = Written {
                 born: attr.btime,
-                left: Some(Identity::of(attr)),
+                left: Some(left),
                 by_path: false,
             };
             self.files.insert(attr.inode(), left);

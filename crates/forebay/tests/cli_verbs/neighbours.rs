@@ -768,13 +768,20 @@ fn a_directory_that_both_have_made_is_no_conflict() {
     assert_eq!(both, ["theirs\n", "ours\n", "theirs\n"]);
 }
 
-/// The drain that meets the last name knows nothing of the program that wrote to the file by another one.
+/// A bridge that lives knows the program that wrote to the file, one that comes after it does not.
 #[test]
 fn a_file_of_several_names_that_a_program_wrote_by_one_of_them_goes_with_all() {
-    for workers in ["2", "1"] {
+    for (workers, lives) in [("2", true), ("2", false), ("1", true), ("1", false)] {
+        let bridge = |scene: &Scene, words: &[&str]| {
+            if lives {
+                let words = [words, &["--buffer", scene.root()]].concat();
+                scene.stage.say(&words).ends_with(0);
+            }
+        };
         let written = || {
             let scene = Scene::new();
             scene.outside("echo first > a; ln a z");
+            bridge(&scene, &["up"]);
             scene.inside("rm z; echo more >> a; rm a");
             let now = tree(&scene.pfs);
             assert_eq!(now["a"], "first\nmore\n", "it was not written in place");
@@ -783,19 +790,21 @@ fn a_file_of_several_names_that_a_program_wrote_by_one_of_them_goes_with_all() {
         let drain = ["--drain-workers", workers];
         let scene = written();
         let (code, said) = scene.drain(&drain);
-        assert_eq!(code, 0, "{said}");
+        assert_eq!(code, 0, "{workers} {lives}: {said}");
         let now = tree(&scene.pfs);
         assert!(!now.contains_key("a") && !now.contains_key("z"), "{now:?}");
+        bridge(&scene, &["down"]);
 
         // What others write after that is theirs, and stays under one name.
         let scene = written();
         scene.outside("echo theirs >> a");
         let (code, said) = scene.drain(&drain);
-        assert_eq!(code, 75, "{workers}: {said}");
+        assert_eq!(code, 75, "{workers} {lives}: {said}");
         let now = tree(&scene.pfs);
         let left = ["a", "z"].map(|name| now.get(name));
         let theirs = "first\nmore\ntheirs\n".to_owned();
-        assert!(left.contains(&Some(&theirs)), "{workers}: {now:?}");
+        assert!(left.contains(&Some(&theirs)), "{workers} {lives}: {now:?}");
+        bridge(&scene, &["down", "--no-drain"]);
     }
 }
 

@@ -106,16 +106,21 @@ impl CopyBatch {
                     {
                         CopyFate::Failed(Reason::Taken)
                     }
-                    Ok(Some(found))
-                        if !is_earlier(&found)
-                            && !sheet.shared_files.may_go(path, record, &found, planted)
-                            && !trusts(Mutation::ReplacesWhatOthersChanged) =>
-                    {
-                        CopyFate::Suspect(vec![Suspect {
-                            nth,
-                            record: record.clone(),
-                            found,
-                        }])
+                    Ok(Some(found)) if !is_earlier(&found) => {
+                        match sheet.shared_files.may_go(path, record, &found, planted) {
+                            Some(known) => {
+                                if known.is_of_several_names() {
+                                    candidate.found[nth] = Some(known);
+                                }
+                                continue;
+                            }
+                            None if trusts(Mutation::ReplacesWhatOthersChanged) => continue,
+                            None => CopyFate::Suspect(vec![Suspect {
+                                nth,
+                                record: record.clone(),
+                                found,
+                            }]),
+                        }
                     }
                     Ok(_) => continue,
                     Err(trouble) => CopyFate::Failed(Reason::Refused(trouble)),

@@ -12,6 +12,7 @@ use crate::bridge::{Mutation, ReadSet};
 use crate::drain::act::{Act, DrainVerdict, Got, NewDir, Trouble, Work};
 use crate::drain::drain_facts::DrainFacts;
 use crate::drain::rules::{commit_of, is_ours_in_place, removal};
+use crate::drain::shared_files::as_found;
 use crate::drain::sheet::{Reason, Sheet};
 use crate::drain::strand::Strand;
 use crate::facts::{Attr, Outcome};
@@ -134,6 +135,8 @@ pub(super) struct Move {
     reach: Option<Reach>,
     /// It has made room for what it was begun for.
     has_cleared: bool,
+    /// What was to go was looked at once more.
+    has_looked_again: bool,
 }
 
 impl Move {
@@ -157,6 +160,7 @@ impl Move {
             tries: 0,
             reach: None,
             has_cleared: false,
+            has_looked_again: false,
         }
     }
 
@@ -311,19 +315,15 @@ impl Move {
     fn clear(&mut self, found: &Attr, sheet: &mut Sheet) {
         let (path, record) = &self.marked[0];
         let trusts = Mutation::ReplacesWhatOthersChanged.is(sheet.planted);
-        self.state = match record.replaces {
-            Some(_)
-                if !trusts
-                    && !sheet
-                        .shared_files
-                        .may_go(path, record, found, sheet.planted) =>
-            {
-                State::Suspect(*found)
-            }
-            Some(known) if known.has_contents() && found.is_dir() && !trusts => {
+        let goes = sheet
+            .shared_files
+            .may_go(path, record, found, sheet.planted);
+        self.state = match (record.replaces, goes) {
+            (Some(_), None) if !trusts => State::Suspect(*found),
+            (Some(known), _) if known.has_contents() && found.is_dir() && !trusts => {
                 State::Know(record.hides.clone().unwrap_or_default(), *found)
             }
-            _ => State::Act(self.removal(found)),
+            _ => State::Act(self.removal(found, goes.or(record.replaces))),
         };
     }
 
@@ -332,7 +332,7 @@ impl Move {
         let known = self.marked[0].1.replaces;
         match now {
             Ok(now) if known.is_some_and(|known| known.is_same(now)) => {
-                self.state = State::Act(self.removal(found));
+                self.state = State::Act(self.removal(found, known));
             }
             Ok(_) => self.changed(),
             Err(trouble) => self.finish(Err(trouble)),
@@ -344,14 +344,23 @@ impl Move {
         self.state = State::Finish;
     }
 
-    fn removal(&self, attr: &Attr) -> Act {
+    /// Is a name of a file with several ones to go, which was looked at once?
+    fn is_one_of_several_names(&self) -> bool {
+        let known = self.marked.first().and_then(|(_, record)| record.replaces);
+        self.what == What::Clear
+            && !self.has_looked_again
+            && known.is_some_and(|known| known.is_of_several_names() && !known.is_dir())
+    }
+
+    /// `known`: what has to be there then.
+    fn removal(&self, attr: &Attr, known: Option<Identity>) -> Act {
         let (_, record) = &self.marked[0];
         let target = record.hides.clone().unwrap_or_default();
         assert!(
             !target.is_root(),
             "the root of the PFS is hidden by nothing"
         );
-        removal(target, record.object.oid, attr, record.replaces)
+        removal(target, record.object.oid, attr, known)
     }
 
     fn finish(&mut self, did: Work<()>) {
@@ -394,6 +403,13 @@ impl Strand for Move {
             (State::Knowing(found), Got::Known(now)) => {
                 let found = *found;
                 self.knows(now, &found);
+            }
+            // Another name of the file went just then, so that this is the last one.
+            (State::Acting, Got::Did(Err(trouble)))
+                if trouble.errno == libc::EEXIST && self.is_one_of_several_names() =>
+            {
+                self.has_looked_again = true;
+                self.state = State::Marked;
             }
             (State::Acting, Got::Did(did)) => {
                 if did.is_ok() {
@@ -492,7 +508,7 @@ impl Strand for Move {
                     if sheet.shared_files.is_known(&self.marked[0].1, found)
                         || is_ours_in_place(&self.marked[0].1, found, facts) =>
                 {
-                    self.state = State::Act(self.removal(found));
+                    self.state = State::Act(self.removal(found, Some(as_found(found))));
                 }
                 State::Suspect(_) => self.changed(),
                 State::Act(act) => {

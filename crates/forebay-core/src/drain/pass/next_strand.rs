@@ -94,10 +94,14 @@ impl Drain {
                 });
             }
             Round::Contents => return self.begin_contents(facts),
-            Round::KnowBetter if !self.sheet.shared_files.has_any() => self.advance(),
-            Round::KnowBetter => self.begin_page(facts, Order::ParentsFirst, |page| {
-                Box::new(KnowBetter::new(page))
-            })?,
+            Round::KnowBetter | Round::KnowBetterAgain if !self.sheet.shared_files.knows_any() => {
+                self.advance();
+            }
+            Round::KnowBetter | Round::KnowBetterAgain => {
+                self.begin_page(facts, Order::ParentsFirst, |page| {
+                    Box::new(KnowBetter::new(page))
+                })?
+            }
             Round::Tidy => self.tidy(facts),
             Round::Sync => match self.sheet.take_unsynced(true) {
                 Some(dirs) => self.start(SyncDirs::new(dirs)),
