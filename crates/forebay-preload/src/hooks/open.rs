@@ -89,6 +89,8 @@ hooks! {
                 let stream = real(c"/dev/null".as_ptr(), plain.as_ptr().cast());
                 return Ok(put_under(stream, fd, flags));
             }
+            // The descriptor has O_APPEND already, so `fdopen` does not.
+            seek_as_fopen(fd.0, flags);
             let stream = next_fdopen(fd.0, mode);
             if !stream.is_null() {
                 forget_fd(fd.into_raw());
@@ -157,10 +159,14 @@ fn put_under(stream: *mut FILE, fd: OwnFd, flags: c_int) -> *mut FILE {
         kernel::set_errno(e);
         return null_mut();
     }
-    if flags & libc::O_APPEND != 0 && flags & libc::O_ACCMODE == O_WRONLY {
-        // With O_APPEND, fopen sets the position to the end.
-        // SAFETY: plain integers.
-        let _ = unsafe { kernel::call!(libc::SYS_lseek, number, 0, libc::SEEK_END) };
-    }
+    seek_as_fopen(number, flags);
     stream
+}
+
+/// Sets the position to the end where `fopen` does: with O_APPEND, if nothing is read.
+fn seek_as_fopen(fd: c_int, flags: c_int) {
+    if flags & libc::O_APPEND != 0 && flags & libc::O_ACCMODE == O_WRONLY {
+        // SAFETY: plain integers.
+        let _ = unsafe { kernel::call!(libc::SYS_lseek, fd, 0, libc::SEEK_END) };
+    }
 }

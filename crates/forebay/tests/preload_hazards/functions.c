@@ -125,6 +125,12 @@ static void streams(void)
     fputs("12", f);
     printf("append at %ld\n", ftell(f));
     fclose(f);
+    static const char *const appending[] = {"a", "ab", "ae", "a+", "a,ccs=UTF-8"};
+    for (int n = 0; n < 5; n++) {
+        f = fopen("app", appending[n]);
+        printf("%s begins at %ld, %ld\n", appending[n], ftell(f), (long)lseek(fileno(f), 0, SEEK_CUR));
+        fclose(f);
+    }
     f = fopen("app", "a+");
     fputs("34", f);
     rewind(f);
