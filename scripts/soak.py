@@ -497,6 +497,15 @@ class Model:
 # What must be found somewhere: each acknowledged content in the shared directory. ------------------------------------
 
 
+def may_lead_nowhere(op, shared):
+    """May the path of this operation have led to a file that was gone? A removal of which the PFS said that it failed may have been made,
+    and for a second the client goes on showing the name."""
+    def is_doubtful(other, is_worker):
+        fails = other.get("done", "") != "ok" and other.get("done") not in SEMANTIC
+        return fails and not is_worker and other["do"] in ("put", "unlink") and other["args"][0] == op["args"][0]
+    return any(is_doubtful(other, is_worker) and other["t"] < op["ended"] < other["ended"] + 2 for other, is_worker in shared)
+
+
 class Claim:
     def __init__(self, op, is_worker):
         self.op, self.is_worker = op, is_worker
@@ -886,7 +895,7 @@ class Soak:
                     self.models[int(log.stem[1:])].op(op)
         for op, is_worker in shared:
             counts = op.get("done") == "ok" and (op["do"] in ("put", "append") or op["do"] == "append_existing" and op["gave"])
-            if counts:
+            if counts and not (op["do"] == "append_existing" and may_lead_nowhere(op, shared)):
                 self.claims[op["args"][1]] = Claim(op, is_worker)
         earlier = float("-inf")
         for claim in list(self.claims.values()):
