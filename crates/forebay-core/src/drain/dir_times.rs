@@ -116,10 +116,10 @@ impl<F: Clone> VisitedDirs<F> {
         Some(self.dirs[*number].crossings)
     }
 
-    /// The time of a change by a program has been written to the directory at this path, which had these attributes, and of which `before`
-    /// was told then.
+    /// The time of a change by a program has been written to the directory at this path, which had these attributes. `before`: what
+    /// [`VisitedDirs::crossings`] gave before that.
     pub fn has_written(&mut self, path: &TreePath, dir: &Attr, at: Timestamp, before: Option<u64>) {
-        if let Some(dir) = self.tells(path, dir, at) {
+        if let Some(dir) = self.settle_touch(path, dir, at) {
             // Else an act may have changed it since, and tells so when it ends.
             if dir.acts == 0 && before == Some(dir.crossings) {
                 dir.left = Some(at);
@@ -131,12 +131,17 @@ impl<F: Clone> VisitedDirs<F> {
 
     /// The directory at this path, with these attributes, has a later time than that of a change by a program.
     pub fn has_later(&mut self, path: &TreePath, dir: &Attr, at: Timestamp) {
-        self.tells(path, dir, at);
+        self.settle_touch(path, dir, at);
     }
 
     /// From now on the directory itself tells that a program has changed it then, and what the program gives it after that. Gives it if it
     /// is visited.
-    fn tells(&mut self, path: &TreePath, dir: &Attr, at: Timestamp) -> Option<&mut KeptDir<F>> {
+    fn settle_touch(
+        &mut self,
+        path: &TreePath,
+        dir: &Attr,
+        at: Timestamp,
+    ) -> Option<&mut KeptDir<F>> {
         let number = self.by_inode.get(&dir.inode()).copied();
         let kept = number.map(|number| &self.dirs[number].path);
         for path in [Some(path), kept].into_iter().flatten() {

@@ -27,6 +27,7 @@ rounds! {
     KnowBetter,
     SweepAgain,
     Contents,
+    /// The same of names that copies have replaced.
     KnowBetterAgain,
     Tidy,
     /// Before directories get their modes: by those even their owner may not get to what is in them.

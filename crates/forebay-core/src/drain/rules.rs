@@ -60,9 +60,9 @@ pub(super) fn is_ours(path: &TreePath, record: &PathRecord) -> bool {
     record.hides.as_ref() == Some(path) || record.drained.is_some()
 }
 
-/// True if others changed the entry on the PFS: it is neither what the record replaced or drained, nor our copy under way. The
-/// drain does not touch it.
-pub(super) fn is_changed(record: &PathRecord, found: &Attr) -> bool {
+/// True if others changed the entry on the PFS, as far as this record tells: it is neither what that replaced or drained, nor our copy
+/// under way.
+fn is_changed(record: &PathRecord, found: &Attr) -> bool {
     !is_copy(record, found) && record.replaces.is_some_and(|known| !known.is(found))
 }
 

@@ -60,7 +60,7 @@ impl Context<'_> {
         if src.path == dst.path || dst.node.as_ref().is_some_and(|n| same_object(node, n)) {
             return Ok(only(Answer::Done));
         }
-        // Linux asks for this first of all.
+        // As on Linux, before permissions.
         self.walk.check_device(&src.dir, &dst.dir)?;
         self.check_change(&src.dir)?;
         self.check_change(&dst.dir)?;
