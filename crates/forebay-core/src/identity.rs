@@ -16,22 +16,24 @@ const FLAGS: u64 = 31;
 /// It can't be told whether it is still where it was.
 const PASSING: u64 = LEAVING | DOUBTFUL;
 const BELOW_BODY: u64 = u32::MAX as u64;
-/// Of a directory: the sum over the contents of what is in it. Above it lies that over names and inode numbers.
+/// Of a directory: the sum over the contents of the files in it that have several names. Above it lies that over everything else.
 const CONTENTS: u64 = BELOW_BODY & !FLAGS;
+/// As far as the sum over contents has to be raised to count in the one above it.
+const ABOVE: u32 = 32;
 
 /// What an entry was when it was seen.
 ///
 /// A file is known by its inode number, type, size and times. A file with several names is known by its inode number alone as
-/// long as it has another name: it may change through that, and removing one name loses nothing (`drain::shared_files` judges names that go together). A directory is known by its
-/// inode number and, where that was looked at, by what is in it: names, inode numbers and contents, or the first two alone if
-/// one of it had several names. The device is no part of it: network file systems get
-/// another number with each mount.
+/// long as it has another name: it may change through that, and removing one name loses nothing (`drain::shared_files` judges
+/// names that go together). A directory is known by its inode number and, where that was looked at, by what is in it: names, inode
+/// numbers and contents. The contents of files with several names are a sum of their own, since those may change in the same way.
+/// The device is no part of it: network file systems get another number with each mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Identity {
     ino: u64,
-    /// Flags. Above them for a directory 27 bits of a sum over the contents of what is in it and 32 of one over names and
-    /// inode numbers; for anything else as many of a hash of its change time, and of one of its type, size and modification
-    /// time.
+    /// Flags. Above them for a directory 27 bits of a sum over the contents of files in it with several names and 32 of one over
+    /// other contents, names and inode numbers; for anything else as many of a hash of its change time, and of one of its type,
+    /// size and modification time.
     state: u64,
 }
 
@@ -48,10 +50,18 @@ impl Identity {
         known
     }
 
-    /// Of an entry whose change time may change: of a copy that is still to get its name, or of something in a directory
-    /// ([`Identity::with_contents`]).
+    /// Of an entry whose change time may change: of a copy that is still to get its name.
     pub fn of_copy(attr: &Attr) -> Self {
         Self::new(attr, false)
+    }
+
+    /// Of something in a directory ([`Identity::with_contents`]) that is no directory.
+    pub fn of_entry(attr: &Attr) -> Self {
+        let mut known = Self::of_copy(attr);
+        if attr.nlink > 1 {
+            known.state |= SHARED;
+        }
+        known
     }
 
     /// Of a copy that had these attributes before it got its name, and has those `now`. A name changes the change time. That is not
@@ -119,11 +129,12 @@ impl Identity {
     fn share(self, name: &[u8]) -> (u64, u64) {
         let hash = hash_bytes(name);
         if self.state & IS_DIR == 0 {
-            let contents = self.state & !BELOW_BODY;
-            return (
-                mix(hash, self.ino) & !BELOW_BODY,
-                mix(hash, contents) & CONTENTS,
-            );
+            let place = mix(hash, self.ino) & !BELOW_BODY;
+            let contents = mix(hash, self.state & !BELOW_BODY) & CONTENTS;
+            return match self.state & SHARED {
+                0 => (place.wrapping_add(contents << ABOVE), 0),
+                _ => (place, contents),
+            };
         }
         let (places, contents) = lifted((self.state & !BELOW_BODY, self.state & CONTENTS), name);
         let itself = mix(hash, IS_DIR) & !BELOW_BODY;
@@ -178,6 +189,37 @@ impl Identity {
         let flags = self.state & FLAGS | entry.state & SHARED;
         Identity {
             state: places | contents | flags,
+            ..self
+        }
+    }
+
+    /// How much the contents of this file add to those of a directory in which it has this path, as one with several names.
+    pub(crate) fn contents_at<'a>(self, path: impl DoubleEndedIterator<Item = &'a [u8]>) -> u64 {
+        let mut path = path.rev();
+        let Some(name) = path.next() else {
+            return 0;
+        };
+        let shared = Identity {
+            state: self.state | SHARED,
+            ..self
+        };
+        path.fold(shared.share(name), lifted).1
+    }
+
+    /// Of this directory, if a file in it whose contents add so much is not taken for one with a single name.
+    pub(crate) fn with_shared(self, contents: u64) -> Self {
+        let places = (self.state & !BELOW_BODY).wrapping_sub(contents << ABOVE);
+        let contents = (self.state & CONTENTS).wrapping_add(contents) & CONTENTS;
+        Identity {
+            state: places | contents | self.state & FLAGS,
+            ..self
+        }
+    }
+
+    /// Of this with all contents, however many names a file has.
+    pub fn in_full(self) -> Self {
+        Identity {
+            state: self.state & !SHARED,
             ..self
         }
     }
@@ -294,14 +336,24 @@ impl Identity {
         self.has_number_of(other) && (self.state ^ other.state) & IS_DIR == 0
     }
 
-    /// Is it the same, wherever it is going?
+    /// Is it the same, wherever it is going? What files with several names hold in a directory does not count, unless it is known
+    /// [`Identity::in_full`].
     pub fn is_same(self, other: Self) -> bool {
-        let is_shared_dir = self.state & IS_DIR != 0 && (self.state | other.state) & SHARED != 0;
-        let ignored = match is_shared_dir {
-            true => PASSING | SHARED | CONTENTS,
-            false => PASSING | SHARED,
+        let differs = |a: u64, b: u64| (a ^ b) & !(PASSING | SHARED) != 0;
+        let are_dirs = self.state & other.state & IS_DIR != 0;
+        let is_so = match are_dirs && self.state & SHARED != 0 {
+            true => !differs(self.state & !CONTENTS, other.state & !CONTENTS),
+            // Files have got other names, or lost some, since.
+            false if are_dirs => !differs(self.as_of_single_names(), other.as_of_single_names()),
+            false => !differs(self.state, other.state),
         };
-        self.has_number_of(other) && (self.state ^ other.state) & !ignored == 0
+        self.has_number_of(other) && is_so
+    }
+
+    /// The state of a directory if all contents were those of files with one name.
+    fn as_of_single_names(self) -> u64 {
+        let contents = self.state & CONTENTS;
+        (self.state & !CONTENTS).wrapping_add(contents << ABOVE)
     }
 
     fn has_number_of(self, other: Self) -> bool {
@@ -543,29 +595,37 @@ mod tests {
     }
 
     #[test]
-    fn a_file_with_several_names_is_known_in_a_directory_by_its_number() {
+    fn what_a_file_with_several_names_holds_counts_in_a_directory_for_itself() {
         let dir = Identity::of(&dir());
-        let mut two = file();
-        two.nlink = 2;
-        let known = dir.with_contents([(&b"a"[..], Some(Identity::of(&two)))]);
-        let above = dir.with_contents([(&b"d"[..], Some(known))]);
-        let now = |attr: &Attr| dir.with_contents([(&b"a"[..], Some(Identity::of_copy(attr)))]);
-        let is_known = |now: Identity| {
-            let now_above = dir.with_contents([(&b"d"[..], Some(now))]);
-            assert_eq!(known.is_same(now), above.is_same(now_above));
-            known.is_same(now)
+        let with = |names, size, ino| {
+            let mut attr = file();
+            (attr.nlink, attr.size, attr.ino) = (names, size, ino);
+            let entries = [
+                (&b"a"[..], Some(Identity::of_entry(&attr))),
+                (b"b", Some(Identity::of_entry(&file()))),
+            ];
+            let sub = dir.with_contents(entries);
+            dir.with_contents([(&b"d"[..], Some(sub))])
         };
-        // The other name has gone, or it was changed by it.
-        let mut one = file();
-        one.size += 1;
-        assert!(is_known(now(&one)) && is_known(now(&two)));
-        one.ino += 1;
-        assert!(!is_known(now(&one)));
-        let extra = [
-            (&b"a"[..], Some(Identity::of_copy(&two))),
-            (b"b", Some(Identity::of_copy(&file()))),
-        ];
-        assert!(!is_known(dir.with_contents(extra)));
+        let known = with(2, 100, 9);
+        assert!(known.is_same(known) && known.in_full().is_same(known));
+        // It was changed by the other name.
+        let changed = with(2, 101, 9);
+        assert!(known.is_same(changed) && !known.in_full().is_same(changed));
+        // The other name has gone.
+        let alone = with(1, 100, 9);
+        assert!(!known.is_same(alone) && known.in_full().is_same(alone));
+        let path = [&b"d"[..], b"a"];
+        let both = |size| {
+            let mut attr = file();
+            (attr.size, attr.ino) = (size, 9);
+            let contents = Identity::of_copy(&attr).contents_at(path.into_iter());
+            with(1, size, 9).with_shared(contents)
+        };
+        assert!(known.is_same(both(101)) && !known.in_full().is_same(both(101)));
+        assert!(known.is_same(both(100)) && known.in_full().is_same(both(100)));
+        let other = with(2, 100, 10);
+        assert!(!known.is_same(other) && !known.in_full().is_same(other));
     }
 
     #[test]

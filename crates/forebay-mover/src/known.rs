@@ -1,7 +1,7 @@
 //! Looks through a directory of the PFS: what it is known by, with all that is in it.
 
 use crate::pfs::{self, During, Trouble};
-use forebay_core::drain::{Work, is_leftover};
+use forebay_core::drain::{KnownDir, KnownFiles, Work, is_leftover};
 use forebay_core::identity::Identity;
 use forebay_core::path::TreePath;
 use forebay_pfs::Lower;
@@ -10,8 +10,16 @@ use std::collections::HashSet;
 use std::os::fd::AsFd;
 
 /// See [`drain::Act::Know`].
-pub(crate) fn know(lower: &Lower, dir: &TreePath) -> Work<Identity> {
-    known(lower, dir, &mut HashSet::new()).map_err(Trouble::into_core)
+pub(crate) fn know(lower: &Lower, dir: &TreePath, with_files: bool) -> Work<KnownDir> {
+    let mut files = KnownFiles::new(dir, with_files);
+    let is = look_through(lower, dir, &mut HashSet::new(), &mut files);
+    let is = is.map_err(Trouble::into_core)?;
+    Ok(KnownDir { is, files })
+}
+
+/// What it is known by. Adds the inode numbers of the directories in it to `dirs`.
+pub(crate) fn known(lower: &Lower, dir: &TreePath, dirs: &mut HashSet<u64>) -> pfs::Work<Identity> {
+    look_through(lower, dir, dirs, &mut KnownFiles::new(dir, false))
 }
 
 /// A directory of which what is in it is being looked at.
@@ -28,7 +36,8 @@ struct Opened {
 }
 
 impl Opened {
-    fn new(lower: &Lower, path: TreePath, counts: bool) -> pfs::Work<Self> {
+    /// Adds to `files` those in it, if it counts.
+    fn new(lower: &Lower, path: TreePath, counts: bool, files: &mut KnownFiles) -> pfs::Work<Self> {
         let fd = lower
             .open(&path, libc::O_RDONLY | libc::O_DIRECTORY)
             .during("open directory")?;
@@ -51,9 +60,13 @@ impl Opened {
             match sys::stat(fd.as_fd(), &entry.name) {
                 Ok(attr) if attr.is_dir() => opened.dirs.push((entry.name, !is_left)),
                 Ok(_) if is_left => {}
-                Ok(attr) => opened
-                    .entries
-                    .push((entry.name, Some(Identity::of_copy(&attr)))),
+                Ok(attr) => {
+                    if counts {
+                        files.add(&attr, &opened.path, &entry.name);
+                    }
+                    let known = Identity::of_entry(&attr);
+                    opened.entries.push((entry.name, Some(known)));
+                }
                 Err(Errno::NOENT) => {}
                 Err(e) => return Err(e).during("stat"),
             }
@@ -62,13 +75,18 @@ impl Opened {
     }
 }
 
-/// What it is known by. Adds the inode numbers of the directories in it to `dirs`.
-pub(crate) fn known(lower: &Lower, dir: &TreePath, dirs: &mut HashSet<u64>) -> pfs::Work<Identity> {
-    let mut stack = vec![Opened::new(lower, dir.clone(), true)?];
+fn look_through(
+    lower: &Lower,
+    dir: &TreePath,
+    dirs: &mut HashSet<u64>,
+    files: &mut KnownFiles,
+) -> pfs::Work<Identity> {
+    let mut stack = vec![Opened::new(lower, dir.clone(), true, files)?];
     loop {
         let at = stack.last_mut().expect("it ends with the first");
         if let Some((name, counts)) = at.dirs.pop() {
-            let below = Opened::new(lower, at.path.join(&name), counts)?;
+            let counts = counts && at.counts;
+            let below = Opened::new(lower, at.path.join(&name), counts, files)?;
             dirs.insert(below.ino);
             stack.push(below);
             continue;

@@ -368,7 +368,9 @@ impl<'g> Pass<'g> {
                 let look = |path| dirs.look(ground.lower, path).map_err(Trouble::into_core);
                 Got::Seen(paths.iter().map(look).collect())
             }
-            Act::Know(dir) => Got::Known(known::know(ground.lower, dir)),
+            Act::Know { path, with_files } => {
+                Got::Known(known::know(ground.lower, path, *with_files))
+            }
             Act::Rename { from, to, is } => {
                 let (notes, touched) = (&self.aside_notes, &self.touched);
                 let lower = ground.lower;

@@ -1,5 +1,6 @@
 //! What a drain asks of its driver, and what comes back.
 
+use super::known_dir::KnownDir;
 use super::rules::OURS;
 use crate::bridge::{Fact, ReadSet};
 use crate::facts::{Attr, Need};
@@ -287,7 +288,12 @@ pub enum Act {
     /// `lstat` on the PFS: [`Got::Seen`].
     Look(Vec<TreePath>),
     /// What a directory of the PFS is known by, with all that is in it ([`Identity::with_contents`]): [`Got::Known`].
-    Know(TreePath),
+    Know {
+        /// The directory.
+        path: TreePath,
+        /// Are the files in it to be told?
+        with_files: bool,
+    },
     /// Rename on the PFS; `to` is free: [`Got::Did`].
     Rename {
         /// From here.
@@ -414,7 +420,7 @@ impl Act {
             | Act::Examine(_)
             | Act::ListBacking(_)
             | Act::Look(_)
-            | Act::Know(_)
+            | Act::Know { .. }
             | Act::Copy { .. }
             | Act::Sync(_)
             | Act::Verify(_)
@@ -473,7 +479,7 @@ pub enum Got {
     Attrs(Vec<Work<Attr>>),
     Strays(Vec<Work<Vec<StrayEntry>>>),
     Seen(Vec<Work<Option<Attr>>>),
-    Known(Work<Identity>),
+    Known(Work<KnownDir>),
     Did(Work<()>),
     /// What it is known by, made or found.
     Made(Work<Identity>),

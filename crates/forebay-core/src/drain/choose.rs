@@ -420,8 +420,9 @@ impl Choose {
                 arriving: Some(Box::new(Identity::of(attr).leaving())),
                 ..record.clone()
             }),
+            // Decided for this name. What is decided for others of the same file is another matter.
             (Side::Ours, _) => Some(PathRecord {
-                replaces: now,
+                replaces: now.map(Identity::in_full),
                 hides: Some(conflict.theirs),
                 drained: None,
                 ..record.clone()
@@ -545,7 +546,7 @@ impl Strand for Choose {
             (State::Waiting, Got::Done) => self.state = State::Climb,
             (State::Looking(conflict), Got::Seen(seen)) => self.looked(conflict, seen, sheet),
             (State::Knowing(conflict), Got::Known(Ok(now))) => {
-                self.state = State::Decide(conflict, Some(now));
+                self.state = State::Decide(conflict, Some(now.is));
             }
             (State::Knowing(_), Got::Known(Err(trouble))) => self.fail(trouble, sheet),
             (State::Examining(conflict, now), Got::Attrs(attrs)) => match attrs[..] {
@@ -637,7 +638,10 @@ impl Strand for Choose {
                     return Ok(Some(look));
                 }
                 State::Know(conflict) => {
-                    let know = Act::Know(conflict.theirs.clone());
+                    let know = Act::Know {
+                        path: conflict.theirs.clone(),
+                        with_files: false,
+                    };
                     self.state = State::Knowing(conflict.clone());
                     return Ok(Some(know));
                 }

@@ -54,7 +54,7 @@ enum State {
     /// What is in it?
     Know(Attr),
     Knowing(Attr),
-    Remove(Attr),
+    Remove(Attr, Option<Identity>),
     Removing,
     Forget,
     Forgetting,
@@ -87,7 +87,7 @@ impl Orphan {
         match self.known {
             Some(known) if !known.is_inode_of(&now) => self.changed(sheet),
             Some(known) if known.has_contents() => self.state = State::Know(now),
-            _ => self.state = State::Remove(now),
+            _ => self.state = State::Remove(now, None),
         }
     }
 
@@ -128,10 +128,17 @@ impl Strand for Orphan {
                 Some(Err(trouble)) => self.removed(Err(trouble), sheet),
                 None => {}
             },
-            (State::Knowing(attr), Got::Known(Ok(now))) => match self.known {
-                Some(known) if !known.is_same(now) => self.changed(sheet),
-                _ => self.state = State::Remove(attr),
-            },
+            (State::Knowing(attr), Got::Known(Ok(now))) => {
+                let (waits, planted) = (waiting_path(self.oid), sheet.planted);
+                let files = &mut sheet.shared_files;
+                let goes = self
+                    .known
+                    .and_then(|known| files.may_go_with(&waits, known, &now, planted));
+                match goes {
+                    Some(is) => self.state = State::Remove(attr, Some(is)),
+                    None => self.changed(sheet),
+                }
+            }
             (State::Knowing(_), Got::Known(Err(trouble))) => self.removed(Err(trouble), sheet),
             (State::Removing, Got::Did(did)) => self.removed(did, sheet),
             (State::Forgetting, Got::Verdict(DrainVerdict::Committed)) => {}
@@ -166,10 +173,13 @@ impl Strand for Orphan {
             }
             State::Know(attr) => {
                 self.state = State::Knowing(*attr);
-                Some(Act::Know(waits))
+                Some(Act::Know {
+                    path: waits,
+                    with_files: self.known.is_some_and(Identity::is_of_several_names),
+                })
             }
-            State::Remove(attr) => {
-                let act = removal(waits, self.oid, attr, None);
+            State::Remove(attr, is) => {
+                let act = removal(waits, self.oid, attr, *is);
                 self.state = State::Removing;
                 Some(act)
             }

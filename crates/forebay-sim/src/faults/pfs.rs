@@ -10,7 +10,9 @@ use super::history::{Texts, Thing};
 use super::model::Tree;
 use super::pfs_log::PfsLog;
 use super::random::Random;
-use forebay_core::drain::{Named, Naming, NewDir, Trouble, Work, is_leftover, is_leftover_of};
+use forebay_core::drain::{
+    KnownDir, KnownFiles, Named, Naming, NewDir, Trouble, Work, is_leftover, is_leftover_of,
+};
 use forebay_core::facts::{Attr, LowerEntry, LowerPage, Timestamp};
 use forebay_core::identity::Identity;
 use forebay_core::path::TreePath;
@@ -354,10 +356,19 @@ impl Pfs {
         let is_theirs = |i: &Inode| i.is_foreign && i.is_seen && !i.is_ours;
         let is_seen = |path: &TreePath| self.inode(path).is_some_and(is_theirs);
         let is_another = match known.has_contents() && self.get(path).is_some_and(|t| t.is_dir()) {
-            true => self.identity(path).is_ok_and(|now| !known.is_same(now)),
+            true => self
+                .identity(path)
+                .is_ok_and(|now| !known.in_full().is_same(now)),
             false => !known.is(&attr),
         };
-        is_another && self.below(path).iter().any(is_seen)
+        // A file that has another name is not lost.
+        let stays = |at: &TreePath| {
+            let number = self.names.get(at);
+            let mut names = self.names.iter().filter(|(_, n)| Some(*n) == number);
+            names.any(|(name, _)| !name.is_within(path))
+        };
+        let lost = |at: &TreePath| is_seen(at) && !stays(at);
+        is_another && self.below(path).iter().any(lost)
     }
 
     /// Somebody else writes to a file, whoever made it.
@@ -373,12 +384,19 @@ impl Pfs {
         }
     }
 
-    /// [`Pfs::identity`] as a look of a drain.
-    pub(super) fn know(&mut self, dir: &TreePath) -> Work<Identity> {
+    /// [`Pfs::identity`] as a look of a drain, with the files.
+    pub(super) fn know(&mut self, dir: &TreePath, with_files: bool) -> Work<KnownDir> {
+        let mut files = KnownFiles::new(dir, with_files);
         for path in self.below(dir) {
-            self.look(&path);
+            let attr = self.look(&path).unwrap_or_default();
+            let depth = dir.components().count();
+            let is_left = path.components().skip(depth).any(is_leftover);
+            if !attr.is_dir() && !is_left {
+                files.add(&attr, &path.parent(), path.name());
+            }
         }
-        self.identity(dir)
+        let is = self.identity(dir)?;
+        Ok(KnownDir { is, files })
     }
 
     /// What a directory is known by, with what is in it.
@@ -394,7 +412,7 @@ impl Pfs {
         for path in children.filter(|p| !is_leftover(p.name())) {
             let known = match self.get(path).is_some_and(|thing| thing.is_dir()) {
                 true => self.identity(path)?,
-                false => Identity::of_copy(&self.attr(path).unwrap_or_default()),
+                false => Identity::of_entry(&self.attr(path).unwrap_or_default()),
             };
             entries.push((path.name(), Some(known)));
         }

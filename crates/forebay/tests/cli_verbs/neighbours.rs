@@ -808,6 +808,70 @@ fn a_file_of_several_names_that_a_program_wrote_by_one_of_them_goes_with_all() {
     }
 }
 
+/// Names in a removed directory tell as much of a file as those outside, whichever goes first.
+#[test]
+fn what_others_write_to_a_file_of_several_names_in_a_removed_directory_is_not_lost() {
+    let removals = [
+        "rm FILE; rm -r r",
+        "rm -r r; rm FILE",
+        "rm FILE; touch -d 2003-01-01 r/b; rm -r r",
+        "rm -r r; echo more >> FILE; rm FILE",
+        "rm FILE; echo other > FILE; touch -d 2003-01-01 r/b; rm -r r",
+        "mv r s; rm -r s; rm FILE",
+        "ln -s FILE l; rm -r r",
+    ];
+    let removals = removals.iter().flat_map(|removal| {
+        let files = ["a", "z"].into_iter();
+        files.flat_map(move |file| ["1", "2"].map(|workers| (removal, file, workers)))
+    });
+    for (removal, file, workers) in removals {
+        let removal = removal.replace("FILE", file);
+        let removed = || {
+            let scene = Scene::new();
+            scene.outside(&format!(
+                "mkdir r; echo first > {file}; ln {file} r/b; echo by itself > r/single"
+            ));
+            scene.inside(&removal);
+            scene
+        };
+        let drain = ["--drain-workers", workers];
+        let scene = removed();
+        let (code, said) = scene.drain(&drain);
+        assert_eq!(code, 0, "{removal}: {said}");
+        let names: Vec<_> = tree(&scene.pfs).into_keys().collect();
+        assert!(!names.iter().any(|name| name.starts_with('r')), "{names:?}");
+
+        let scene = removed();
+        scene.outside("echo theirs >> r/b");
+        let (code, said) = scene.drain(&drain);
+        let now = tree(&scene.pfs);
+        let is_there = now.values().any(|holds| holds.ends_with("theirs\n"));
+        assert!(is_there, "{removal} {workers}: {said}; {now:?}");
+        // Where its name outside stays, one in the directory may go.
+        let expected = if now.contains_key("l") { 0 } else { 75 };
+        assert_eq!(code, expected, "{removal} {workers}: {said}");
+    }
+}
+
+/// A file of several names is no excuse for what others do to the rest of a removed directory.
+#[test]
+fn what_others_write_beside_a_file_of_several_names_is_not_lost() {
+    for (choice, single) in [("ours", None), ("theirs", Some("before\ntheirs\n"))] {
+        let scene = Scene::new();
+        scene.outside("mkdir r; echo first > a; ln a r/z; echo before > r/single");
+        scene.inside("rm -r r");
+        scene.outside("echo theirs >> r/single");
+        let (code, said) = scene.drain(&[]);
+        assert_eq!(code, 75, "{said}");
+        assert_eq!(tree(&scene.pfs)["r/single"], "before\ntheirs\n");
+        let (code, said) = scene.drain(&["--take", choice, "r"]);
+        assert_eq!(code, 0, "{said}");
+        let now = tree(&scene.pfs);
+        assert_eq!(now.get("r/single").map(String::as_str), single);
+        assert_eq!(now["a"], "first\n");
+    }
+}
+
 /// What the refusal advises works.
 #[test]
 fn a_directory_in_the_place_of_one_that_others_have_changed_is_settled_as_the_refusal_says() {

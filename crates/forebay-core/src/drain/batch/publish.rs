@@ -167,7 +167,12 @@ impl CopyBatch {
                 sheet.note_unsynced(path);
             }
             match did {
-                Ok(Named::Whole(now)) => candidate.copy = now,
+                Ok(Named::Whole(now)) => {
+                    let ready = candidate.task.ready.iter();
+                    let hides = ready.map(|(path, record)| record.hides.as_ref().unwrap_or(path));
+                    hides.for_each(|place| sheet.shared_files.went(place));
+                    candidate.copy = now;
+                }
                 Ok(Named::Supplanted) => *fate = CopyFate::Supplanted,
                 // It may have some of its names, whatever has failed after that.
                 Err(trouble) => *fate = CopyFate::Unclear(trouble),

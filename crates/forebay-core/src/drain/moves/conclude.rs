@@ -126,6 +126,13 @@ impl Move {
         }
         if self.what == What::Clear {
             sheet.tally.removed += 1;
+            let known = self.marked[0].1.replaces;
+            // What was in a directory may still be there, aside.
+            if known.is_some_and(|known| !known.is_dir()) {
+                for place in &changed {
+                    sheet.shared_files.went(place);
+                }
+            }
         }
         for path in &changed {
             sheet.note_unsynced(path);

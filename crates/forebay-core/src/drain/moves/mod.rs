@@ -11,6 +11,7 @@ mod doubt;
 use crate::bridge::{Mutation, ReadSet};
 use crate::drain::act::{Act, DrainVerdict, Got, NewDir, Trouble, Work};
 use crate::drain::drain_facts::DrainFacts;
+use crate::drain::known_dir::KnownDir;
 use crate::drain::rules::{commit_of, is_ours_in_place, removal};
 use crate::drain::shared_files::as_found;
 use crate::drain::sheet::{Reason, Sheet};
@@ -328,14 +329,20 @@ impl Move {
     }
 
     /// What is in the directory that is to go is known.
-    fn knows(&mut self, now: Work<Identity>, found: &Attr) {
-        let known = self.marked[0].1.replaces;
-        match now {
-            Ok(now) if known.is_some_and(|known| known.is_same(now)) => {
-                self.state = State::Act(self.removal(found, known));
-            }
-            Ok(_) => self.changed(),
-            Err(trouble) => self.finish(Err(trouble)),
+    fn knows(&mut self, now: Work<KnownDir>, found: &Attr, sheet: &mut Sheet) {
+        let (path, record) = &self.marked[0];
+        let place = record.hides.as_ref().unwrap_or(path);
+        let now = match now {
+            Ok(now) => now,
+            Err(trouble) => return self.finish(Err(trouble)),
+        };
+        let (files, planted) = (&mut sheet.shared_files, sheet.planted);
+        let goes = record
+            .replaces
+            .and_then(|known| files.may_go_with(place, known, &now, planted));
+        match goes {
+            Some(is) => self.state = State::Act(self.removal(found, Some(is))),
+            None => self.changed(),
         }
     }
 
@@ -344,12 +351,12 @@ impl Move {
         self.state = State::Finish;
     }
 
-    /// Is a name of a file with several ones to go, which was looked at once?
+    /// Is a name of a file with several ones to go, or a directory with such, which was looked at once?
     fn is_one_of_several_names(&self) -> bool {
         let known = self.marked.first().and_then(|(_, record)| record.replaces);
         self.what == What::Clear
             && !self.has_looked_again
-            && known.is_some_and(|known| known.is_of_several_names() && !known.is_dir())
+            && known.is_some_and(Identity::is_of_several_names)
     }
 
     /// `known`: what has to be there then.
@@ -402,7 +409,7 @@ impl Strand for Move {
             (State::Looking, Got::Seen(seen)) => self.seen(seen, sheet),
             (State::Knowing(found), Got::Known(now)) => {
                 let found = *found;
-                self.knows(now, &found);
+                self.knows(now, &found, sheet);
             }
             // Another name of the file went just then, so that this is the last one.
             (State::Acting, Got::Did(Err(trouble)))
@@ -500,7 +507,11 @@ impl Strand for Move {
                 }
                 State::Marked => return Ok(Some(self.first_act())),
                 State::Know(path, found) => {
-                    let know = Act::Know(path.clone());
+                    let known = self.marked[0].1.replaces;
+                    let know = Act::Know {
+                        path: path.clone(),
+                        with_files: known.is_some_and(Identity::is_of_several_names),
+                    };
                     self.state = State::Knowing(*found);
                     return Ok(Some(know));
                 }

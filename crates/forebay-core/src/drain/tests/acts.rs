@@ -77,7 +77,23 @@ impl World {
         }
     }
 
-    fn know(&self, dir: &TreePath) -> Identity {
+    fn know(&self, dir: &TreePath) -> KnownDir {
+        let mut files = KnownFiles::new(dir, true);
+        let within = self
+            .pfs
+            .iter()
+            .filter(|(path, node)| path.is_within(dir) && !matches!(node, Node::Dir));
+        for (path, _) in within {
+            let attr = self.lower_attr(path).unwrap_or_default();
+            files.add(&attr, &path.parent(), path.name());
+        }
+        KnownDir {
+            is: self.identity_of(dir),
+            files,
+        }
+    }
+
+    fn identity_of(&self, dir: &TreePath) -> Identity {
         let itself = Identity::of(&self.lower_attr(dir).unwrap_or_default());
         let children = self
             .pfs
@@ -86,8 +102,8 @@ impl World {
         let children: Vec<_> = children.collect();
         itself.with_contents(children.into_iter().map(|path| {
             let known = match self.pfs.get(path) {
-                Some(Node::Dir) => self.know(path),
-                _ => Identity::of_copy(&self.lower_attr(path).unwrap_or_default()),
+                Some(Node::Dir) => self.identity_of(path),
+                _ => Identity::of_entry(&self.lower_attr(path).unwrap_or_default()),
             };
             (path.name(), Some(known))
         }))
@@ -260,7 +276,7 @@ impl World {
                 let look = |path| Ok(self.attr_in(tree, path));
                 Got::Seen(paths.iter().map(look).collect())
             }
-            Act::Know(dir) => Got::Known(Ok(self.know(dir))),
+            Act::Know { path, .. } => Got::Known(Ok(self.know(path))),
             Act::Rename { .. } if self.usurped > 0 => {
                 self.usurped -= 1;
                 Got::Did(Err(Trouble {

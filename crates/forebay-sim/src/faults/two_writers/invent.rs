@@ -15,14 +15,20 @@ const NAMES: [&str; 12] = [
     "d", "d/a", "d/s", "d/s/b", "f", "g", "x", "n", "n/x", "n/s", "d/new", "d/s/new",
 ];
 
+/// More names that files of the beginning may have. One is in no directory that may go as a whole.
+const FURTHER_NAMES: [&str; 6] = ["d/f=f", "d/s/i=h", "d/i=h", "d/s/g=g", "y=d/s/b", "d/y=y"];
+
 /// Steps that are tried for each one that is taken.
 const TRIES: u32 = 8;
 
 /// How a script begins.
 pub(super) fn beginning(random: &mut Random) -> (Script, u64) {
     let entries = START.iter().filter_map(|text| entry(text));
+    let mut start: Vec<_> = entries.filter(|_| !random.chance(150_000)).collect();
+    let further = FURTHER_NAMES.iter().filter_map(|text| entry(text));
+    start.extend(further.filter(|_| random.chance(200_000)));
     let script = Script {
-        start: entries.filter(|_| !random.chance(150_000)).collect(),
+        start,
         stages: random.chance(500_000),
         others: Vec::new(),
         sticky: Vec::new(),

@@ -79,7 +79,7 @@ impl Play {
                 true => theirs.at.contains(path),
                 false => !is_reserved(path),
             };
-            if names.iter().any(is_there) || self.is_loose(theirs) {
+            if names.iter().any(is_there) {
                 continue;
             }
             let promise = match () {

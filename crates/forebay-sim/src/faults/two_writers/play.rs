@@ -7,7 +7,6 @@ use crate::faults::pfs::Pfs;
 use crate::faults::world::{World, is_done};
 use crate::faults::{Broken, Mutation};
 use forebay_core::drain::{DrainReport, Left, Reason, Side, SideChoice};
-use forebay_core::identity::Identity;
 use forebay_core::membership::Membership;
 use forebay_core::path::TreePath;
 use forebay_core::record::Kind;
@@ -35,8 +34,8 @@ pub(super) struct Play {
     pub(super) theirs: BTreeMap<u64, Theirs>,
     /// What the neighbour has removed, replaced or overwritten: what users know it by, and its contents.
     pub(super) undone: BTreeSet<(u64, u64)>,
-    /// Where inodes were before the neighbour renamed them for the first time.
-    homes: BTreeMap<u64, TreePath>,
+    /// Where inodes were before the neighbour renamed them for the first time, and all names that one had with others.
+    homes: BTreeMap<u64, BTreeSet<TreePath>>,
     /// All that the neighbour did was to make new names where users saw them appear.
     pub(super) only_adds: bool,
     /// The neighbour has taken something away that may be needed below what is in the buffer.
@@ -45,9 +44,6 @@ pub(super) struct Play {
     pub(super) had_refusal: bool,
     /// A decision was carried out: somebody has said that something may go.
     pub(super) has_chosen: bool,
-    /// Directories of the PFS that were removed with a file of several names in them: what others write to files in those goes with
-    /// them, as `docs/SEMANTICS.md` says.
-    loose: BTreeSet<TreePath>,
     /// What the last drain has listed because of others.
     pub(super) conflicts: Vec<TreePath>,
 }
@@ -90,7 +86,6 @@ impl Play {
             takes_away: false,
             had_refusal: false,
             has_chosen: false,
-            loose: BTreeSet::new(),
             conflicts: Vec::new(),
         })
     }
@@ -131,7 +126,7 @@ impl Play {
             Step::They(act) => self.they(act)?,
         };
         self.follow_renames();
-        self.note_loose();
+        self.note_names();
         if !self.takes_away {
             self.world.is_whole()?;
         }
@@ -191,19 +186,17 @@ impl Play {
         }
     }
 
-    fn note_loose(&mut self) {
-        for (_, record) in self.world.all_records() {
-            let known = record.replaces.filter(|known| known.is_dir());
-            if known.is_some_and(Identity::is_of_several_names) {
-                self.loose.extend(record.hides);
-            }
+    fn note_names(&mut self) {
+        let mut names: BTreeMap<u64, Vec<&TreePath>> = BTreeMap::new();
+        let pfs = self.world.pfs();
+        for (path, number) in pfs.numbers() {
+            names.entry(number).or_default().push(path);
         }
-    }
-
-    /// May what the neighbour has written here go?
-    pub(super) fn is_loose(&self, theirs: &Theirs) -> bool {
-        let is_in_one = |at: &TreePath| self.loose.iter().any(|dir| at.is_within(dir));
-        !theirs.is_placed && theirs.at.iter().any(is_in_one)
+        names.retain(|_, names| names.len() > 1);
+        for (number, names) in names {
+            let homes = self.homes.entry(number).or_default();
+            homes.extend(names.into_iter().cloned());
+        }
     }
 
     /// Users see the change that they were told, and no other.
@@ -297,6 +290,12 @@ impl Play {
         if side == Side::Ours {
             self.world.pfs_mut().give(path);
         }
+        // Whichever of its names the neighbour has written a file by.
+        let decided: BTreeSet<_> = {
+            let pfs = self.world.pfs();
+            let numbers = pfs.numbers().filter(|(at, _)| at.is_within(path));
+            numbers.map(|(_, number)| number).collect()
+        };
         let report = self.world.drain_once(vec![choice], true, None)?;
         self.note_conflicts(&report);
         if !report.refused.is_empty() {
@@ -307,7 +306,7 @@ impl Play {
         if side == Side::Ours {
             let theirs = std::mem::take(&mut self.theirs);
             for (number, theirs) in theirs {
-                if theirs.at.iter().any(is_meant) {
+                if theirs.at.iter().any(is_meant) || decided.contains(&number) {
                     self.undone.insert((theirs.thing.ino, theirs.contents));
                 } else {
                     self.theirs.insert(number, theirs);
@@ -420,18 +419,35 @@ impl Play {
             return Ok(false);
         };
         let now = pfs.version(number);
+        // What it has given another name is still its own under that one.
+        let is_elsewhere = |number: u64| {
+            let theirs = self.theirs.get(&number);
+            let mut names = theirs.iter().flat_map(|theirs| &theirs.at);
+            names.any(|name| name != at && pfs.number(name) == Some(number))
+        };
+        let is_write = matches!(act, Act::Write(_));
+        let stays = |number: &u64| !is_write && is_elsewhere(*number);
+        let stay: Vec<_> = gone.iter().map(|(number, _)| stays(number)).collect();
         drop(pfs);
-        for (number, (thing, contents)) in gone {
-            let was = self.theirs.remove(&number);
+        for ((number, (thing, contents)), stays) in gone.into_iter().zip(stay) {
             self.undone.insert((thing.ino, contents));
+            if stays {
+                continue;
+            }
+            let was = self.theirs.remove(&number);
             // What it has put there itself is where it was when it writes to it.
             if let (Act::Write(_), Some(was), Some((_, contents))) = (act, was, now) {
                 self.theirs.insert(number, Theirs { contents, ..was });
             }
         }
-        // What it renames away and back is as it was.
+        // What it renames away and back is as it was, and so is what it renames from one of its names to another.
         let is_back = match act {
-            Act::Rename(from, to) => self.homes.entry(number).or_insert_with(|| from.clone()) == to,
+            Act::Rename(from, to) => {
+                let homes = self.homes.entry(number);
+                homes
+                    .or_insert_with(|| BTreeSet::from([from.clone()]))
+                    .contains(to)
+            }
             _ => false,
         };
         if !matches!(act, Act::Remove(_))

@@ -90,7 +90,8 @@ impl World {
         self.lower.borrow_mut().refuse_after(refused);
         let terms = PassTerms {
             keep,
-            batches: 2,
+            // What moves goes one after the other in one of the two kinds, and together in the other.
+            batches: if keep { 2 } else { 1 },
             objects: BATCH_OBJECTS,
             patient: true,
             secret: NameSecret([0, 0]),
