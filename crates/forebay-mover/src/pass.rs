@@ -141,7 +141,7 @@ impl<'g> Pass<'g> {
             points,
             throttle: Throttle::new(request.rate),
             copies: Copies::default(),
-            touched: Touched::default(),
+            touched: Touched::noted(PfsNotes::about_touched(ground.instance)),
             aside_notes: PfsNotes::about_aside(ground.instance),
             lent: LentDirs::new(ground.instance),
             my_ids: sys::my_ids(),
@@ -211,6 +211,9 @@ impl<'g> Pass<'g> {
         // A process that is dead forgets nothing.
         if !matches!(outcome, Err(Halt::Cut)) {
             aside::forget_gone(self.ground.lower, &self.aside_notes, &self.touched);
+            if self.aside_notes.names().is_ok_and(|names| names.is_empty()) {
+                self.touched.forget_files();
+            }
         }
         self.counters.close(&drain);
         outcome

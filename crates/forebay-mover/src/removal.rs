@@ -4,17 +4,23 @@ use crate::pfs::{During, Work};
 use forebay_core::drain::is_of_others_since;
 use forebay_core::facts::{Attr, Timestamp};
 use forebay_core::path::TreePath;
+use forebay_objects::PfsNotes;
 use forebay_sys::{self as sys, Errno};
 use parking_lot::Mutex;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+/// The name of the note about files that were touched.
+const FILES: &[u8] = b"files";
+
 /// What the drain itself does on the PFS, by which it knows what others do.
 #[derive(Default)]
 pub(crate) struct Touched {
     /// Files of which it has renamed or removed a name, or tried to: that changes the time of change (`ctime`) of those with other names.
-    /// Device and number of their inodes.
+    /// Device and number of their inodes. Earlier drains have done that too, since something went aside that still is.
     files: Mutex<HashSet<(u64, u64)>>,
+    /// Has a note about `files`, for the next drain if this one is killed.
+    notes: Option<PfsNotes>,
     /// The directories that were in what it has put aside and not begun to remove. Numbers of their inodes, by that of what is
     /// aside.
     dirs_aside: Mutex<HashMap<u64, HashSet<u64>>>,
@@ -25,11 +31,46 @@ pub(crate) struct Touched {
     forgetting: Mutex<()>,
 }
 
+/// The files that a note tells of. What is behind the last line is a part of one.
+fn files_of(note: &[u8]) -> HashSet<(u64, u64)> {
+    let mut lines: Vec<_> = note.split(|byte| *byte == b'\n').collect();
+    lines.pop();
+    let file = |line| {
+        let (device, ino) = std::str::from_utf8(line).ok()?.split_once(' ')?;
+        Some((device.parse().ok()?, ino.parse().ok()?))
+    };
+    lines.into_iter().filter_map(file).collect()
+}
+
 impl Touched {
+    /// With what earlier drains have noted.
+    pub(crate) fn noted(notes: PfsNotes) -> Self {
+        let files = notes.read(FILES).ok().flatten().unwrap_or_default();
+        Touched {
+            files: Mutex::new(files_of(&files)),
+            notes: Some(notes),
+            ..Touched::default()
+        }
+    }
+
     /// A name of this is about to go or to move.
     pub(crate) fn note(&self, attr: &Attr) {
         if attr.nlink > 1 && !attr.is_dir() {
-            self.files.lock().insert(attr.inode());
+            let (device, ino) = attr.inode();
+            let mut files = self.files.lock();
+            if files.insert((device, ino))
+                && let Some(notes) = &self.notes
+            {
+                // Where that fails, a drain that is killed gives back what it has removed.
+                let _ = notes.add(FILES, format!("{device} {ino}\n").as_bytes());
+            }
+        }
+    }
+
+    /// Nothing is aside any more: the next drain has no use for it.
+    pub(crate) fn forget_files(&self) {
+        if let Some(notes) = &self.notes {
+            let _ = notes.forget(FILES);
         }
     }
 

@@ -4,6 +4,7 @@
 //! - `aside/` has one for each directory that is put aside to be removed, under the name that it has while it is aside
 //!   (`core::drain::AsideNote`).
 //! - `lent/` has one for each act for which directories got a permission (`core::drain::LentDir`).
+//! - `touched/` has one, with the files of several names of which drains have changed one (`mover::removal::Touched`).
 
 use forebay_sys::{self as sys, Errno, Sys, errno_of};
 use parking_lot::{Mutex, MutexGuard};
@@ -32,6 +33,11 @@ impl PfsNotes {
     /// Those about permissions of directories.
     pub fn about_lent(instance: &Path) -> Self {
         PfsNotes::new(instance, b"lent")
+    }
+
+    /// That about files of several names.
+    pub fn about_touched(instance: &Path) -> Self {
+        PfsNotes::new(instance, b"touched")
     }
 
     fn new(instance: &Path, folder: &'static [u8]) -> Self {
@@ -86,6 +92,17 @@ impl PfsNotes {
                 // A part of a note tells nothing.
                 let _ = sys::unlink(dir.as_fd(), name, false);
             })
+    }
+
+    /// Adds to a note, or begins it: for a drain that is killed, and not durably.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn add(&self, name: &[u8], text: &[u8]) -> Sys<()> {
+        let dir = self.made_folder()?;
+        let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_NOFOLLOW;
+        let mut file = File::from(sys::open(dir.as_fd(), name, flags, 0o600)?);
+        file.write_all(text).map_err(errno_of)
     }
 
     /// The text of a note; `None` if there is none with this name.

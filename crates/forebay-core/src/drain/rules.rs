@@ -72,8 +72,8 @@ pub(super) fn is_copy(record: &PathRecord, found: &Attr) -> bool {
 }
 
 /// True if the entry appeared or changed after its directory was put aside, at `moment` by the clock of the PFS. `was_there`:
-/// was this directory in it at that moment, if that is known? `is_touched`: has the drain itself removed or renamed another
-/// name of the same file since?
+/// was this directory in it at that moment, if that is known? `is_touched`: has this drain, or one before it that was killed, removed or
+/// renamed another name of the same file since?
 pub fn is_of_others_since(
     moment: Timestamp,
     found: &Attr,
@@ -89,7 +89,9 @@ pub fn is_of_others_since(
                 found.ctime < moment || found.mtime >= moment
             });
     }
-    found.ctime >= moment && !(found.mtime < moment && is_touched())
+    // A new file can have the inode number of one that was touched and is gone.
+    let may_be_old = found.btime < moment && found.mtime < moment;
+    found.ctime >= moment && !(may_be_old && is_touched())
 }
 
 /// The mode of something with an access list, where the file system takes none. Beside a list the bits of the group are its mask, and

@@ -35,16 +35,22 @@ impl Scene {
         let storage = tempfile::tempdir().unwrap();
         let scene = Scene {
             notes: PfsNotes::about_aside(storage.path()),
+            touched: Touched::noted(PfsNotes::about_touched(storage.path())),
             _storage: storage,
             lower: Lower::open_root(folder.path(), Some(false)).unwrap(),
             folder,
-            touched: Touched::default(),
             counters: Counters::new(true),
         };
         for name in ["up/d/old", "up/d/s/a", "up/d/s/b", "up/d/t/c"] {
             scene.write(name);
         }
         scene
+    }
+
+    /// As the next drain finds it if this one is killed.
+    fn killed(self) -> Scene {
+        let touched = Touched::noted(PfsNotes::about_touched(self._storage.path()));
+        Scene { touched, ..self }
     }
 
     fn at(&self, name: &str) -> PathBuf {
@@ -262,7 +268,9 @@ fn what_comes_back_replaces_nothing_and_finds_a_place_without_its_directory() {
 
 #[test]
 fn a_file_of_several_names_that_the_drain_itself_takes_away_is_old() {
-    for scene in scenes() {
+    let alive = scenes().into_iter().map(|scene| (scene, false));
+    let killed = scenes().into_iter().map(|scene| (scene, true));
+    for (scene, is_killed) in alive.chain(killed) {
         fs::hard_link(scene.at("up/d/old"), scene.at("up/d/s/old2")).unwrap();
         fs::hard_link(scene.at("up/d/s/a"), scene.at("a2")).unwrap();
         fs::hard_link(scene.at("up/d/s/b"), scene.at("b2")).unwrap();
@@ -274,7 +282,45 @@ fn a_file_of_several_names_that_the_drain_itself_takes_away_is_old() {
         let (from, to) = (TreePath::new("b2").unwrap(), TreePath::new("b3").unwrap());
         let is = Identity::of_copy(&pfs::look(&scene.lower, &from).unwrap().unwrap());
         scene.rename(&from, &to, is).unwrap();
+        let scene = match is_killed {
+            true => scene.killed(),
+            false => scene,
+        };
         assert_eq!(scene.sweep(), ["b3"]);
+    }
+}
+
+#[test]
+fn a_sweep_that_was_killed_between_two_names_of_a_file_is_finished() {
+    for scene in scenes() {
+        fs::hard_link(scene.at("up/d/s/a"), scene.at("up/d/t/a2")).unwrap();
+        scene.discard("up/d");
+        let a = scene.aside().join("s/a");
+        scene
+            .touched
+            .note(&sys::stat(scene.lower.root(), a.as_os_str().as_bytes()).unwrap());
+        fs::remove_file(a).unwrap();
+        assert_eq!(scene.killed().sweep(), [""; 0]);
+    }
+}
+
+#[test]
+fn a_new_file_with_the_number_of_one_that_was_touched_is_of_others() {
+    for scene in scenes() {
+        scene.discard("up/d");
+        let new = scene.aside().join("s/new");
+        fs::write(&new, "new").unwrap();
+        fs::hard_link(&new, scene.at("new2")).unwrap();
+        let old = Timestamp { sec: 10, nsec: 0 };
+        let new = sys::open_path(&new, libc::O_RDONLY).unwrap();
+        sys::set_times(new.as_fd(), b"", None, Some(old)).unwrap();
+        let attr = sys::stat(new.as_fd(), b"").unwrap();
+        if attr.btime == Timestamp::default() {
+            forebay_testkit::skip("the file system tells no time of birth");
+            continue;
+        }
+        scene.touched.note(&attr);
+        assert_eq!(scene.killed().sweep(), ["new2", "up/d/s/new"]);
     }
 }
 
@@ -411,10 +457,7 @@ fn a_note_stays_until_it_is_on_the_disks_that_nothing_is_aside() {
         sweep();
         assert!(scene.has_notes());
         // The drain is killed before it forgets the note: the next one does.
-        let next = Scene {
-            touched: Touched::default(),
-            ..scene
-        };
+        let next = scene.killed();
         next.sweep();
         assert!(!next.has_notes());
     }

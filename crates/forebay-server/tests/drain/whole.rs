@@ -3,6 +3,8 @@
 use super::scene::{Bridge, Scene, Work, assert_same, one_by_one, tree_of, view_of};
 use forebay_admin::drain::{DrainRequest, DrainState};
 use forebay_client::Client;
+use std::fs;
+use std::path::Path;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 /// Directories that the script makes.
@@ -196,4 +198,52 @@ fn a_drain_that_ends_at_any_point_can_be_done_again() {
         threads.into_iter().map(|t| t.join().unwrap()).sum()
     });
     assert!(cuts > 40, "only {cuts} points");
+}
+
+/// A name of a file goes with a directory that is put aside, and another one by itself: that changes the time of change of the first.
+#[test]
+fn a_drain_that_ends_between_two_names_of_a_file_gives_no_removed_directory_back() {
+    let mut point = 0;
+    loop {
+        let scene = Scene::new();
+        for path in ["gone/in/a", "gone/b", "other/stays"] {
+            scene.below(path, path);
+        }
+        let link = |from: &str, to: &str| {
+            fs::hard_link(scene.pfs().join(from), scene.pfs().join(to)).unwrap();
+        };
+        link("gone/in/a", "other/a");
+        link("gone/b", "other/b");
+        link("gone/b", "gone/in/b");
+        let bridge = scene.serve();
+        let mut client = bridge.client();
+        for path in ["gone/in/a", "gone/in/b", "gone/b", "other/a"] {
+            client.unlink(path).unwrap();
+        }
+        client.rename("other/b", "other/c").unwrap();
+        client.rmdir("gone/in").unwrap();
+        client.rmdir("gone").unwrap();
+        client.write("gone", "it is a file now");
+        let (ended, ..) = bridge.drain_until(point, &one_by_one());
+        let bridge = bridge.restart(&scene);
+        let (_, left) = bridge.drain(&one_by_one());
+        let found = tree_of(&scene.pfs(), &BORN).into_keys();
+        assert_eq!(
+            found.collect::<Vec<_>>(),
+            ["gone", "other", "other/c", "other/stays"],
+            "cut at {point}"
+        );
+        assert_eq!(left, [], "cut at {point}");
+        let stored = forebay_testkit::entries_below(&scene.dir.join("storage"));
+        let is_note = |path: &Path| path.ends_with("touched/files");
+        assert!(
+            !stored.into_iter().any(|(path, _)| is_note(&path)),
+            "cut at {point}"
+        );
+        if ended {
+            break;
+        }
+        point += 1;
+    }
+    assert!(point > 10, "only {point} points");
 }
