@@ -8,6 +8,8 @@ use forebay_objects::PfsNotes;
 use forebay_sys::{self as sys, Errno};
 use parking_lot::Mutex;
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::fs::File;
+use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// The name of the note about files that were touched.
@@ -18,7 +20,7 @@ const FILES: &[u8] = b"files";
 pub(crate) struct Touched {
     /// Files of which it has renamed or removed a name, or tried to: that changes the time of change (`ctime`) of those with other names.
     /// Device and number of their inodes. Earlier drains have done that too, since something went aside that still is.
-    files: Mutex<HashSet<(u64, u64)>>,
+    files: Mutex<TouchedFiles>,
     /// Has a note about `files`, for the next drain if this one is killed.
     notes: Option<PfsNotes>,
     /// The directories that were in what it has put aside and not begun to remove. Numbers of their inodes, by that of what is
@@ -29,6 +31,13 @@ pub(crate) struct Touched {
     /// What was aside and is no more, while a loss of power may bring it back: the notes about it stay that long.
     gone: Mutex<BTreeSet<TreePath>>,
     forgetting: Mutex<()>,
+}
+
+#[derive(Default)]
+struct TouchedFiles {
+    all: HashSet<(u64, u64)>,
+    /// The note, when something was added to it.
+    note: Option<File>,
 }
 
 /// The files that a note tells of. What is behind the last line is a part of one.
@@ -47,7 +56,10 @@ impl Touched {
     pub(crate) fn noted(notes: PfsNotes) -> Self {
         let files = notes.read(FILES).ok().flatten().unwrap_or_default();
         Touched {
-            files: Mutex::new(files_of(&files)),
+            files: Mutex::new(TouchedFiles {
+                all: files_of(&files),
+                note: None,
+            }),
             notes: Some(notes),
             ..Touched::default()
         }
@@ -58,11 +70,16 @@ impl Touched {
         if attr.nlink > 1 && !attr.is_dir() {
             let (device, ino) = attr.inode();
             let mut files = self.files.lock();
-            if files.insert((device, ino))
-                && let Some(notes) = &self.notes
-            {
-                // Where that fails, a drain that is killed gives back what it has removed.
-                let _ = notes.add(FILES, format!("{device} {ino}\n").as_bytes());
+            if !files.all.insert((device, ino)) {
+                return;
+            }
+            if files.note.is_none() {
+                let notes = self.notes.as_ref();
+                files.note = notes.and_then(|notes| notes.open_to_add(FILES).ok());
+            }
+            if let Some(note) = &mut files.note {
+                // Where that fails, and this drain is killed, the next one gives back what it has removed.
+                let _ = note.write_all(format!("{device} {ino}\n").as_bytes());
             }
         }
     }
@@ -70,12 +87,14 @@ impl Touched {
     /// Nothing is aside any more: the next drain has no use for it.
     pub(crate) fn forget_files(&self) {
         if let Some(notes) = &self.notes {
+            let mut files = self.files.lock();
+            *files = TouchedFiles::default();
             let _ = notes.forget(FILES);
         }
     }
 
     fn has(&self, attr: &Attr) -> bool {
-        self.files.lock().contains(&attr.inode())
+        self.files.lock().all.contains(&attr.inode())
     }
 
     /// The directory of this number is aside, with these directories in it.

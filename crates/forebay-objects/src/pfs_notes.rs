@@ -94,15 +94,14 @@ impl PfsNotes {
             })
     }
 
-    /// Adds to a note, or begins it: for a drain that is killed, and not durably.
+    /// A note to which more can be added, for a drain that is killed: it is not durable. Begun if there is none.
     ///
     /// # Errors
     /// Those of the file system.
-    pub fn add(&self, name: &[u8], text: &[u8]) -> Sys<()> {
+    pub fn open_to_add(&self, name: &[u8]) -> Sys<File> {
         let dir = self.made_folder()?;
         let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_NOFOLLOW;
-        let mut file = File::from(sys::open(dir.as_fd(), name, flags, 0o600)?);
-        file.write_all(text).map_err(errno_of)
+        Ok(File::from(sys::open(dir.as_fd(), name, flags, 0o600)?))
     }
 
     /// The text of a note; `None` if there is none with this name.
