@@ -78,6 +78,11 @@ impl Reply {
 
     fn attr(self, attr: &Attr) -> Self {
         let seconds = |t: Timestamp| t.sec as u64;
+        // Nobody counts the directories in one, whose names lie here and there. One name tells programs that it is so.
+        let names = match attr.is_dir() {
+            true => attr.nlink.min(1),
+            false => attr.nlink,
+        };
         self.u64(attr.ino)
             .u64(attr.size)
             .u64(attr.blocks)
@@ -88,7 +93,7 @@ impl Reply {
             .u32(attr.mtime.nsec)
             .u32(attr.ctime.nsec)
             .u32(attr.mode)
-            .u32(attr.nlink)
+            .u32(names)
             .u32(attr.uid)
             .u32(attr.gid)
             .u32(device_of(attr.rdev))

@@ -197,6 +197,29 @@ fn directories_have_the_times_that_programs_give_them() {
         .same(common::TIMES_OF_DIRECTORIES);
 }
 
+/// `fts` leaves out looks at what can be no directory by the number of links of the one that it is in, if it is told so.
+#[test]
+fn a_walk_that_counts_links_finds_directories_that_were_made_in_the_buffer() {
+    need_fuse!();
+    case!().via("mount").start(TREE).same(
+        r#"
+        mkdir -p new/one/two src/added/deep; echo new > new/one/two/file
+        python3 - <<'END'
+import ctypes
+libc = ctypes.CDLL(None)
+libc.fts_open.restype = libc.fts_read.restype = ctypes.c_void_p
+PHYSICAL, NOSTAT, DIRECTORY, PATH, INFO = 16, 8, 1, 48, 98
+walk = libc.fts_open((ctypes.c_char_p * 2)(b"."), PHYSICAL | NOSTAT, None)
+found = []
+while entry := libc.fts_read(ctypes.c_void_p(walk)):
+    if ctypes.c_ushort.from_address(entry + INFO).value == DIRECTORY:
+        found.append(ctypes.c_char_p.from_address(entry + PATH).value.decode())
+print(*sorted(found), sep="\n")
+END
+        "#,
+    );
+}
+
 #[test]
 fn archives_and_copies_stay_on_one_file_system() {
     need_fuse!();
