@@ -261,14 +261,6 @@ impl Identity {
         self.state & SHARED != 0
     }
 
-    /// Of this file with type, size and modification time of the other one.
-    pub(crate) fn with_body_of(self, other: Identity) -> Self {
-        Identity {
-            state: other.state & !BELOW_BODY | self.state & BELOW_BODY,
-            ..self
-        }
-    }
-
     /// Of something that a drain was about to remove.
     pub fn doubtful(self) -> Self {
         Identity {

@@ -110,6 +110,7 @@ pub(crate) use reserved_names::waits_under;
 pub use reserved_names::{discarded_name, is_leftover, is_leftover_of, waiting_name};
 pub(crate) use rules::OURS;
 pub use rules::{is_dirty, is_last_sync, is_of_others_since, mode_without_list, stamp};
+pub(crate) use shared_files::note_file;
 pub use sheet::{DrainReport, Left, PassTerms, Reason, Tally};
 
 /// Looks, with a pause after each, before it counts that what failed has not been done: a client may go on showing for a second

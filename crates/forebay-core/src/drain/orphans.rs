@@ -7,8 +7,10 @@
 
 use super::act::{Act, DrainCommit, DrainVerdict, Got, Work};
 use super::drain_facts::DrainFacts;
+use super::known_dir::KnownDir;
 use super::reserved_names::{waiting_path, waits_under};
 use super::rules::{holds_something_moved, removal};
+use super::shared_files::noted;
 use super::sheet::{Reason, Sheet};
 use super::strand::Strand;
 use crate::bridge::ReadSet;
@@ -54,7 +56,8 @@ enum State {
     /// What is in it?
     Know(Attr),
     Knowing(Attr),
-    Remove(Attr, Option<Identity>),
+    Known(KnownDir, Attr),
+    Remove(Attr),
     Removing,
     Forget,
     Forgetting,
@@ -87,7 +90,7 @@ impl Orphan {
         match self.known {
             Some(known) if !known.is_inode_of(&now) => self.changed(sheet),
             Some(known) if known.has_contents() => self.state = State::Know(now),
-            _ => self.state = State::Remove(now, None),
+            _ => self.state = State::Remove(now),
         }
     }
 
@@ -128,17 +131,7 @@ impl Strand for Orphan {
                 Some(Err(trouble)) => self.removed(Err(trouble), sheet),
                 None => {}
             },
-            (State::Knowing(attr), Got::Known(Ok(now))) => {
-                let (waits, planted) = (waiting_path(self.oid), sheet.planted);
-                let files = &mut sheet.shared_files;
-                let goes = self
-                    .known
-                    .and_then(|known| files.may_go_with(&waits, known, &now, planted));
-                match goes {
-                    Some(is) => self.state = State::Remove(attr, Some(is)),
-                    None => self.changed(sheet),
-                }
-            }
+            (State::Knowing(attr), Got::Known(Ok(now))) => self.state = State::Known(now, attr),
             (State::Knowing(_), Got::Known(Err(trouble))) => self.removed(Err(trouble), sheet),
             (State::Removing, Got::Did(did)) => self.removed(did, sheet),
             (State::Forgetting, Got::Verdict(DrainVerdict::Committed)) => {}
@@ -147,7 +140,7 @@ impl Strand for Orphan {
         }
     }
 
-    fn next(&mut self, facts: &dyn DrainFacts, _sheet: &mut Sheet) -> Outcome<Option<Act>> {
+    fn next(&mut self, facts: &dyn DrainFacts, sheet: &mut Sheet) -> Outcome<Option<Act>> {
         let waits = waiting_path(self.oid);
         Ok(match &self.state {
             State::Begin => {
@@ -178,8 +171,23 @@ impl Strand for Orphan {
                     with_files: self.known.is_some_and(Identity::is_of_several_names),
                 })
             }
-            State::Remove(attr, is) => {
-                let act = removal(waits, self.oid, attr, *is);
+            State::Known(now, attr) => {
+                let (files, planted) = (&mut sheet.shared_files, sheet.planted);
+                let noted = |ino| noted(facts, ino);
+                let goes = match self.known {
+                    Some(known) => files.may_go_with(&waits, known, now, &noted, planted)?,
+                    None => None,
+                };
+                if goes.is_none() {
+                    self.changed(sheet);
+                    return Ok(None);
+                }
+                let act = removal(waits, self.oid, attr, goes);
+                self.state = State::Removing;
+                Some(act)
+            }
+            State::Remove(attr) => {
+                let act = removal(waits, self.oid, attr, None);
                 self.state = State::Removing;
                 Some(act)
             }

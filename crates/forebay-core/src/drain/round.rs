@@ -23,12 +23,8 @@ rounds! {
     Settle,
     /// What `Clear` has passed over because something renamed still lay in it.
     ClearAgain,
-    /// Records of names that stay learn what names that went knew of the file.
-    KnowBetter,
     SweepAgain,
     Contents,
-    /// The same of names that copies have replaced.
-    KnowBetterAgain,
     Tidy,
     /// Before directories get their modes: by those even their owner may not get to what is in them.
     Sync,
@@ -38,6 +34,8 @@ rounds! {
     ReleaseContents,
     ReleasePassing,
     ReleasePlaces,
+    /// The notes about files with several names.
+    ForgetFiles,
     Judge,
     End,
 }

@@ -1,31 +1,60 @@
 //! Files of the PFS with several names, some of which are to go.
 //!
-//! A name may go whatever the file holds, as long as another name stays. If all names go, one of them has to
-//! find the file as it is known: what others have written to it since would go with the last one. A name may have been hidden before
-//! our own programs wrote to the file by another one. So it counts if *one* of the names knows it as it is. Names in a directory
-//! that goes as a whole are such names, too: the directory knows them all, in one sum.
+//! A name may go whatever the file holds, as long as another name stays. If all names go, the file has to be as it is known: what
+//! others have written to it since would go with the last one. A name may have been hidden before our own programs wrote to the file
+//! by another one. So a note tells how the file was when the last name was hidden, whichever that was. Names in a directory
+//! that goes as a whole are such names, too: that directory knows what they hold, in one sum.
 
-use super::act::{Act, DrainCommit, Got};
 use super::drain_facts::DrainFacts;
 use super::known_dir::{KnownDir, KnownFile};
-use super::rules::{Update, commit_of, is_copy, read};
-use super::sheet::Sheet;
-use super::strand::Strand;
-use crate::bridge::{Mutation, ReadSet};
+use super::rules::is_copy;
+use crate::bridge::Mutation;
 use crate::facts::{Attr, Outcome};
-use crate::identity::Identity;
+use crate::identity::{self, Identity};
 use crate::path::TreePath;
 use crate::record::PathRecord;
+use crate::table::Change;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Most files that are remembered. Of others each name has to know the file as it is.
+/// Most files that are remembered. Others have to be as they are known.
 const MOST: usize = 1 << 16;
+
+/// Notes begin so; the number of the inode follows, in hexadecimal.
+const NOTES: &[u8] = b"file/";
+
+/// Most notes that go in one commit.
+const MOST_NOTES: usize = 1 << 12;
+
+fn note_name(ino: u64) -> Vec<u8> {
+    [NOTES, format!("{ino:016x}").as_bytes()].concat()
+}
+
+/// The change that notes how the file of this number was when the last one of its names was hidden; `None`: nobody has to know.
+pub(crate) fn note_file(ino: u64, known: Option<Identity>) -> Change {
+    Change::Meta {
+        key: note_name(ino),
+        value: known.map(|known| known.encode().to_vec()),
+    }
+}
+
+/// How the file of this number was when the last one of its names was hidden, as far as that is noted.
+pub(super) fn noted(facts: &dyn DrainFacts, ino: u64) -> Outcome<Option<Identity>> {
+    let notes = facts.notes(&note_name(ino))?;
+    let value = notes.into_iter().next().map(|(_, value)| value);
+    let bytes: Option<[u8; identity::BYTES]> = value.and_then(|value| value.try_into().ok());
+    Ok(bytes.map(Identity::decode))
+}
+
+/// The changes that take notes away, a few at a time; none if there is no note.
+pub(super) fn forget(facts: &dyn DrainFacts) -> Outcome<Vec<Change>> {
+    let notes = facts.notes(NOTES)?.into_iter().take(MOST_NOTES);
+    let forget = notes.map(|(key, _)| Change::Meta { key, value: None });
+    Ok(forget.collect())
+}
 
 /// What the names of one file tell.
 #[derive(Debug)]
 struct SharedFile {
-    /// The state in which it was found, if one of its names knows that state.
-    known: Option<Identity>,
     /// The smallest number of its names that was found since one of them went.
     names: u32,
     /// Where names go that know another state: a name itself, or a directory with so many of them.
@@ -33,14 +62,6 @@ struct SharedFile {
 }
 
 impl SharedFile {
-    fn new(names: u32) -> Self {
-        SharedFile {
-            known: None,
-            names,
-            going: BTreeMap::new(),
-        }
-    }
-
     /// If so many names go at this place, with all that go already, does one stay? Also true if they may go already.
     fn keeps_one(&self, place: &TreePath, count: u32) -> bool {
         let elsewhere = self.going.iter().filter(|(at, _)| *at != place);
@@ -62,7 +83,7 @@ pub(super) struct SharedFiles {
 }
 
 impl SharedFiles {
-    /// May this name go from where the record hides it: the record knows what was found, or another name knows it, or another name
+    /// May this name go from where the record hides it: the record knows what was found, or another name
     /// stays? Gives what has to be there when it goes. While the file has another name then, its inode number is enough.
     pub(super) fn may_go(
         &mut self,
@@ -81,98 +102,81 @@ impl SharedFiles {
         if !known.is_same_inode(now) {
             return None;
         }
-        let knows_it = known.is_same(now);
-        if found.nlink > 1 && (self.files.len() < MOST || self.files.contains_key(&key(found))) {
-            let file = self
-                .files
-                .entry(key(found))
-                .or_insert_with(|| SharedFile::new(found.nlink));
-            file.names = file.names.min(found.nlink);
-            if knows_it {
-                file.known = Some(now);
-            }
-        }
-        if knows_it {
+        if known.is_same(now) {
             return Some(known);
         }
-        if self.is_known(record, found) {
-            return Some(as_found(found));
-        }
-        let file = self
-            .files
-            .get_mut(&key(found))
-            .filter(|_| found.nlink > 1)?;
+        let key = (found.ino, found.dev);
         let place = record.hides.as_ref().unwrap_or(path);
         let trusts = Mutation::NamesOfOneFileAllGo.is(planted);
-        if !file.keeps_one(place, 1) && !trusts {
-            return None;
+        let stays = found.nlink > 1 && self.keeps_one(place, key, found.nlink, 1);
+        if trusts && found.nlink > 1 {
+            return Some(as_found(found));
         }
-        self.goes(place, key(found), 1);
-        Some(if trusts { as_found(found) } else { known })
+        stays.then(|| {
+            self.goes(place, key, 1);
+            known
+        })
     }
 
     /// May the directory at `place` go, which is known by this, with all that is in it `now`? What else than files with several names
-    /// is in it has to be as it is known, and each of those too, unless another name knows it or stays. Gives what has to be there
+    /// is in it has to be as it is known, and each of those as it is `noted`, unless another name stays. Gives what has to be there
     /// when it goes.
     pub(super) fn may_go_with(
         &mut self,
         place: &TreePath,
         known: Identity,
         now: &KnownDir,
+        noted: &dyn Fn(u64) -> Outcome<Option<Identity>>,
         planted: Option<Mutation>,
-    ) -> Option<Identity> {
-        let files = now.files.all();
-        let has_several =
-            |file: &&KnownFile| file.names > 1 || self.files.contains_key(&key_of(file));
-        let shared: Vec<_> = files
-            .unwrap_or_default()
-            .iter()
-            .filter(has_several)
-            .collect();
+    ) -> Outcome<Option<Identity>> {
         if known.in_full().is_same(now.is) {
-            let tells = known.is_of_several_names();
-            for file in shared.into_iter().filter(|_| tells) {
-                if self.files.len() < MOST || self.files.contains_key(&key_of(file)) {
-                    self.seen(file).known = Some(file.is);
-                }
-            }
-            return Some(now.is.in_full());
+            return Ok(Some(now.is.in_full()));
         }
-        let single = shared.iter().filter(|file| file.names <= 1);
-        let is = single.fold(now.is, |is, file| is.with_shared(file.contents));
+        let Some(files) = now.files.all().filter(|_| known.is_of_several_names()) else {
+            return Ok(None);
+        };
+        let mut is = now.is;
+        let mut unknown: BTreeMap<Key, (&KnownFile, u32)> = BTreeMap::new();
+        for file in files {
+            let (dev, ino) = file.inode;
+            let noted = noted(ino)?;
+            if file.names <= 1 && noted.is_some() {
+                is = is.with_shared(file.contents);
+            }
+            let has_several = file.names > 1 || noted.is_some();
+            if has_several && noted.is_none_or(|noted| !noted.is_same(file.is)) {
+                unknown.entry((ino, dev)).or_insert((file, 0)).1 += 1;
+            }
+        }
         if !known.is_same(is) {
-            return None;
+            return Ok(None);
         }
         if Mutation::NamesOfOneFileAllGo.is(planted) {
-            return Some(now.is);
+            return Ok(Some(now.is));
         }
-        if files.is_none() || self.files.len() + shared.len() > MOST {
-            return None;
-        }
-        let mut here: BTreeMap<Key, u32> = BTreeMap::new();
-        for file in &shared {
-            *here.entry(key_of(file)).or_default() += 1;
-        }
-        let knows = |all: &mut Self, file: &KnownFile| {
-            let known = all.seen(file).known;
-            known.is_some_and(|known| known.is_same(file.is))
-        };
-        let mut unknown: Vec<&KnownFile> = Vec::new();
-        for file in shared {
-            if !knows(self, file) {
-                unknown.push(file);
+        for (key, (file, count)) in &unknown {
+            if !self.keeps_one(place, *key, file.names, *count) {
+                return Ok(None);
             }
         }
         let is_certain = unknown.is_empty();
-        let stays = |file: &&KnownFile| self.seen(file).keeps_one(place, here[&key_of(file)]);
-        if !unknown.iter().all(stays) {
-            return None;
+        for (key, (_, count)) in unknown {
+            self.goes(place, key, count);
         }
-        for file in unknown {
-            let count = here[&key_of(file)];
-            self.goes(place, key_of(file), count);
+        Ok(Some(if is_certain { now.is.in_full() } else { now.is }))
+    }
+
+    /// Does a name stay of a file that was found with `names`, if so many go at this place?
+    fn keeps_one(&mut self, place: &TreePath, key: Key, names: u32, count: u32) -> bool {
+        if self.files.len() >= MOST && !self.files.contains_key(&key) {
+            return false;
         }
-        Some(if is_certain { now.is.in_full() } else { now.is })
+        let file = self.files.entry(key).or_insert_with(|| SharedFile {
+            names,
+            going: BTreeMap::new(),
+        });
+        file.names = file.names.min(names);
+        file.keeps_one(place, count)
     }
 
     /// So many names of a file go at this place.
@@ -192,52 +196,20 @@ impl SharedFiles {
             }
         }
     }
-
-    /// What is known of a file that was seen.
-    fn seen(&mut self, file: &KnownFile) -> &mut SharedFile {
-        let known = self
-            .files
-            .entry(key_of(file))
-            .or_insert_with(|| SharedFile::new(file.names));
-        known.names = known.names.min(file.names);
-        known
-    }
-
-    /// Is it a file that the record knows, and has another name known it as it was found here?
-    pub(super) fn is_known(&self, record: &PathRecord, found: &Attr) -> bool {
-        let is_it = |known: Identity| known.is_of_several_names() && known.is_inode_of(found);
-        let known = self.files.get(&key(found)).and_then(|file| file.known);
-        let is_same = known.is_some_and(|known| known.is_same(Identity::of_copy(found)));
-        is_same && record.replaces.is_some_and(is_it)
-    }
-
-    /// Is the state of one of them known?
-    pub(super) fn knows_any(&self) -> bool {
-        self.files.values().any(|file| file.known.is_some())
-    }
-
-    /// What the record replaces, if another name knows more of that.
-    fn known_better(&self, record: &PathRecord) -> Option<Identity> {
-        let known = record.replaces.filter(|_| record.hides.is_some())?;
-        let settles = known.is_of_several_names() && record.transit.is_none();
-        let ino = known.inode();
-        let mut files = self.files.range((ino, 0)..=(ino, u64::MAX));
-        // The record does not say on which of two file systems it is.
-        let (Some((_, file)), None) = (files.next(), files.next()) else {
-            return None;
-        };
-        let now = file.known?;
-        (settles && !known.is_same(now)).then(|| known.with_body_of(now))
-    }
 }
 
-fn key(found: &Attr) -> Key {
-    (found.ino, found.dev)
-}
-
-fn key_of(file: &KnownFile) -> Key {
-    let (dev, ino) = file.inode;
-    (ino, dev)
+/// Is it a file of several names that the record knows, and was it found as is noted?
+pub(super) fn is_as_noted(
+    facts: &dyn DrainFacts,
+    record: &PathRecord,
+    found: &Attr,
+) -> Outcome<bool> {
+    let is_it = |known: Identity| known.is_of_several_names() && known.is_inode_of(found);
+    if found.is_dir() || !record.replaces.is_some_and(is_it) {
+        return Ok(false);
+    }
+    let noted = noted(facts, found.ino)?;
+    Ok(noted.is_some_and(|noted| noted.is_same(Identity::of_copy(found))))
 }
 
 /// What was found, which programs may go on changing by another name.
@@ -245,47 +217,6 @@ pub(super) fn as_found(found: &Attr) -> Identity {
     match found.nlink > 1 {
         true => Identity::of(found),
         false => Identity::of_copy(found),
-    }
-}
-
-/// Lets names that stay, because something has failed, know files as the names knew them that went.
-pub(super) struct KnowBetter {
-    entries: Vec<(TreePath, PathRecord)>,
-}
-
-impl KnowBetter {
-    pub(super) fn new(entries: Vec<(TreePath, PathRecord)>) -> Self {
-        KnowBetter { entries }
-    }
-}
-
-impl Strand for KnowBetter {
-    /// Where programs have changed something at the same time, nothing is known better.
-    fn take(&mut self, _got: Got, _sheet: &mut Sheet) {}
-
-    fn next(&mut self, facts: &dyn DrainFacts, sheet: &mut Sheet) -> Outcome<Option<Act>> {
-        let mut reads = ReadSet::default();
-        let mut updates = Vec::new();
-        for (path, record) in &self.entries {
-            if sheet.shared_files.known_better(record).is_none() {
-                continue;
-            }
-            let Some(before) = read(facts, path, &mut reads)? else {
-                continue;
-            };
-            let better = sheet.shared_files.known_better(&before);
-            updates.extend(better.map(|better| Update {
-                path: path.clone(),
-                after: Some(PathRecord {
-                    replaces: Some(better),
-                    ..before.clone()
-                }),
-                before,
-            }));
-        }
-        self.entries.clear();
-        let (commit, _): (DrainCommit, _) = commit_of(facts, reads, updates, Vec::new());
-        Ok((!commit.batch.is_empty()).then_some(Act::Commit(commit)))
     }
 }
 
@@ -317,30 +248,30 @@ mod tests {
     }
 
     #[test]
-    fn names_go_if_one_of_them_knows_the_file_as_it_is() {
-        let ((a, early), (b, late)) = (hides("a", &file(2, 1)), hides("b", &file(2, 2)));
-        let mut files = SharedFiles::default();
-        assert_eq!(files.may_go(&a, &early, &file(1, 2), None), None);
-        assert!(files.may_go(&b, &late, &file(2, 2), None).is_some() && files.knows_any());
-        let goes = files.may_go(&a, &early, &file(1, 2), None).unwrap();
-        assert!(goes.is(&file(1, 2)) && !goes.is(&file(1, 3)));
-        assert!(files.is_known(&early, &file(1, 2)) && !files.is_known(&early, &file(1, 3)));
-        let (_, other) = hides(
-            "a",
-            &Attr {
-                ino: 8,
-                ..file(2, 1)
-            },
-        );
-        assert!(
-            !files.is_known(&other, &file(1, 2)),
-            "others have put it there"
-        );
-        assert_eq!(
-            files.may_go(&a, &early, &file(1, 3), None),
-            None,
-            "others wrote to it"
-        );
+    fn a_name_goes_if_it_knows_the_file_or_another_one_stays() {
+        let (a, record) = hides("a", &file(2, 1));
+        let may_go = |found| SharedFiles::default().may_go(&a, &record, &found, None);
+        assert!(may_go(file(2, 1)).is_some() && may_go(file(1, 1)).is_some());
+        assert_eq!(may_go(file(1, 2)), None, "others wrote to it");
+        let goes = may_go(file(2, 2)).unwrap();
+        assert!(goes.is(&file(2, 3)) && !goes.is(&file(1, 2)));
+        let other = Attr {
+            ino: 8,
+            ..file(2, 1)
+        };
+        assert_eq!(may_go(other), None, "others have put it there");
+    }
+
+    #[test]
+    fn what_is_noted_is_told_again() {
+        let known = Identity::of(&file(2, 1));
+        let Change::Meta { key, value } = note_file(7, Some(known)) else {
+            panic!("a note is a named value");
+        };
+        let of_ten = note_name(16 * 7);
+        assert!(key.starts_with(NOTES) && !key.starts_with(&of_ten) && !of_ten.starts_with(&key));
+        let bytes: [u8; identity::BYTES] = value.unwrap().try_into().unwrap();
+        assert_eq!(Identity::decode(bytes), known);
     }
 
     #[test]
@@ -356,7 +287,6 @@ mod tests {
             let went: Vec<_> = names.iter().map(&mut may_go).collect();
             assert_eq!(went, [true, true, false]);
         }
-        assert!(!files.knows_any());
         // Others have taken one away since.
         let (path, record) = hides("d", &file(3, 1));
         let mut fewer = SharedFiles::default();
@@ -366,27 +296,6 @@ mod tests {
                 .is_some()
         );
         assert_eq!(fewer.may_go(&path, &record, &file(2, 2), None), None);
-    }
-
-    #[test]
-    fn a_name_that_stays_knows_the_file_as_the_one_that_went() {
-        let ((_, early), (b, late)) = (hides("a", &file(2, 1)), hides("b", &file(2, 2)));
-        let mut files = SharedFiles::default();
-        assert_eq!(files.known_better(&early), None);
-        assert!(files.may_go(&b, &late, &file(2, 2), None).is_some());
-        let better = files.known_better(&early).unwrap();
-        assert!(better.is(&file(1, 2)) && !better.is(&file(1, 1)));
-        assert_eq!(files.known_better(&late), None);
-        // The same number on another file system is another file.
-        let elsewhere = Attr {
-            dev: 2,
-            ..file(2, 3)
-        };
-        assert_eq!(
-            files.may_go(&b, &late, &elsewhere, None),
-            Some(late.replaces.unwrap())
-        );
-        assert_eq!(files.known_better(&early), None);
     }
 
     /// What a look at a directory with these files in it tells.
@@ -420,31 +329,39 @@ mod tests {
         }
     }
 
+    /// Does a directory go that was known so?
+    fn goes_with(
+        files: &mut SharedFiles,
+        place: &TreePath,
+        known: &KnownDir,
+        now: &KnownDir,
+        noted: Option<&Attr>,
+    ) -> Option<Identity> {
+        let noted = |ino| Ok(noted.filter(|attr| attr.ino == ino).map(Identity::of));
+        let goes = files.may_go_with(place, known.is, now, &noted, None);
+        goes.unwrap_or_else(|_| panic!("there is nothing to ask for"))
+    }
+
     #[test]
     fn a_directory_goes_with_a_file_of_which_another_name_stays_and_with_no_other_change() {
         let place = TreePath::new("d").unwrap();
         let before = dir_with(&[("x", file(2, 1)), ("y", single(9, 1))]);
         let may_go = |files: &[(&str, Attr)]| {
             let now = dir_with(files);
-            let goes = SharedFiles::default().may_go_with(&place, before.is, &now, None);
+            let known = Some(&file(2, 1));
+            let goes = goes_with(&mut SharedFiles::default(), &place, &before, &now, known);
             // Should the other name go at that moment, the directory stays.
             let last = dir_with(&[("x", file(1, 2)), ("y", single(9, 1))]);
             assert!(goes.is_none_or(|is| is.is_same(now.is) && !is.is_same(last.is)));
             goes.is_some()
         };
         assert!(may_go(&[("x", file(2, 1)), ("y", single(9, 1))]));
-        assert!(
-            may_go(&[("x", file(1, 1)), ("y", single(9, 1))]),
-            "the other name went"
-        );
-        assert!(
-            may_go(&[("x", file(2, 2)), ("y", single(9, 1))]),
-            "it was changed by that"
-        );
-        assert!(
-            !may_go(&[("x", file(1, 2)), ("y", single(9, 1))]),
-            "the last name"
-        );
+        let one = [("x", file(1, 1)), ("y", single(9, 1))];
+        assert!(may_go(&one), "the other name went");
+        let changed = [("x", file(2, 2)), ("y", single(9, 1))];
+        assert!(may_go(&changed), "it was changed by that");
+        let last = [("x", file(1, 2)), ("y", single(9, 1))];
+        assert!(!may_go(&last), "it was changed, and has no other name");
         assert!(!may_go(&[("x", file(2, 1)), ("y", single(9, 2))]));
         assert!(!may_go(&[("x", file(2, 1)), ("y", single(10, 1))]));
         assert!(!may_go(&[("x", file(2, 2)), ("y", single(9, 2))]));
@@ -459,40 +376,40 @@ mod tests {
         let (a, record) = hides("a", &file(3, 1));
         let mut files = SharedFiles::default();
         for _ in 0..2 {
-            assert!(files.may_go_with(&d, before.is, &now, None).is_some());
+            assert!(goes_with(&mut files, &d, &before, &now, Some(&file(3, 1))).is_some());
             assert!(files.may_go(&a, &record, &file(3, 2), None).is_some());
-            assert!(files.may_go_with(&e, before.is, &now, None).is_none());
+            assert!(goes_with(&mut files, &e, &before, &now, Some(&file(3, 1))).is_none());
         }
+        files.went(&TreePath::new("a").unwrap());
+        let two = dir_with(&[("x", file(2, 2))]);
+        assert!(goes_with(&mut files, &e, &before, &two, None).is_none());
         // Two of its three names are in one directory.
         let both = |sec| dir_with(&[("x", file(3, sec)), ("y", file(3, sec))]);
         let mut files = SharedFiles::default();
-        assert!(files.may_go_with(&d, both(1).is, &both(2), None).is_some());
+        assert!(goes_with(&mut files, &d, &both(1), &both(2), None).is_some());
         assert!(files.may_go(&a, &record, &file(3, 2), None).is_none());
     }
 
     #[test]
-    fn a_directory_tells_how_it_knows_a_file_and_hears_it() {
+    fn a_directory_goes_with_a_file_that_is_as_it_was_when_another_name_was_hidden() {
         let place = TreePath::new("d").unwrap();
         let dir = |nlink, sec| dir_with(&[("x", file(nlink, sec))]);
-        // It was removed after the other name, by which it was known as it was before.
-        let ((a, early), (_, late)) = (hides("a", &file(2, 1)), hides("b", &file(2, 2)));
-        let mut files = SharedFiles::default();
-        assert!(
-            files
-                .may_go_with(&place, dir(2, 2).is, &dir(2, 2), None)
-                .is_some()
+        for names in [1, 2] {
+            let mut files = SharedFiles::default();
+            let (now, noted) = (dir(names, 2), file(2, 2));
+            let goes = goes_with(&mut files, &place, &dir(2, 1), &now, Some(&noted));
+            let is_it = |is: Identity| is.is_same(now.is) && !is.is_same(dir(names, 3).is);
+            assert!(goes.is_some_and(is_it), "{names}");
+        }
+        let now = dir(1, 3);
+        let goes = goes_with(
+            &mut SharedFiles::default(),
+            &place,
+            &dir(2, 1),
+            &now,
+            Some(&file(2, 2)),
         );
-        assert!(files.is_known(&early, &file(1, 2)) && !files.is_known(&early, &file(1, 3)));
-        // It was removed before, and the other name goes first.
-        let mut files = SharedFiles::default();
-        assert!(files.may_go(&a, &late, &file(2, 2), None).is_some());
-        let goes = files.may_go_with(&place, dir(2, 1).is, &dir(1, 2), None);
-        assert!(goes.is_some_and(|is| is.is_same(dir(1, 2).is) && !is.is_same(dir(1, 3).is)));
-        assert!(
-            files
-                .may_go_with(&place, dir(2, 1).is, &dir(1, 3), None)
-                .is_none()
-        );
+        assert_eq!(goes, None, "others wrote to it");
     }
 
     #[test]

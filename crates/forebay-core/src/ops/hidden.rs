@@ -6,11 +6,12 @@
 use super::Context;
 use super::change::Plan;
 use crate::bridge::Mutation;
-use crate::drain::OURS;
+use crate::drain::{OURS, note_file};
 use crate::facts::Outcome;
 use crate::identity::Identity;
 use crate::path::TreePath;
 use crate::record::{Kind, PathRecord};
+use crate::table::Change;
 use crate::walk::{Found, Node};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -86,14 +87,37 @@ impl Context<'_> {
         match (&found.record, &found.node) {
             // A new thing hides whatever is visible there, also if others put it there.
             (record, Some(Node::Lower(lower, attr))) if is_at(record.as_ref(), found, lower) => {
-                Some(Hidden {
-                    path: lower.clone(),
-                    entry: Some(Identity::of(attr)),
-                })
+                let entry = Some(self.sees(Identity::of(attr)));
+                let path = lower.clone();
+                Some(Hidden { path, entry })
             }
             (Some(record), _) => hidden_by(record, &found.path),
             (None, _) => None,
         }
+    }
+
+    /// This was seen on the PFS just now.
+    fn sees(&self, known: Identity) -> Identity {
+        if known.is_of_several_names() {
+            self.seen.borrow_mut().push(known);
+        }
+        known
+    }
+
+    /// Notes for the drain, how files with several names were when this batch has hidden one of them.
+    pub(super) fn notes_of_files(&self, batch: &[Change]) -> Vec<Change> {
+        let replaces = |change: &Change| match change {
+            Change::Put { record, .. } => record.replaces,
+            _ => None,
+        };
+        let hides = |known: &Identity| batch.iter().any(|change| replaces(change) == Some(*known));
+        let mut seen = std::mem::take(&mut *self.seen.borrow_mut());
+        seen.sort_by_key(|known| known.inode());
+        seen.dedup();
+        let hidden = seen.into_iter().filter(hides);
+        hidden
+            .map(|known| note_file(known.inode(), Some(known)))
+            .collect()
     }
 
     /// What of the PFS is to be hidden where something has been renamed.
@@ -212,7 +236,8 @@ impl Context<'_> {
             return Ok(());
         }
         let contents = Contents::of(below);
-        let known = self.with_contents(Identity::of(attr), origin, &found.path, &contents)?;
+        let known = self.sees(Identity::of(attr));
+        let known = self.with_contents(known, origin, &found.path, &contents)?;
         if let Some(record) = &found.record {
             plan.abandons(record, known);
         }

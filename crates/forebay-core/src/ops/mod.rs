@@ -23,9 +23,11 @@ pub use unseen::{Clearance, Leaving, Unseen};
 pub(crate) use transit::is_reserved;
 
 use crate::facts::{Cred, Facts, Outcome, Settings, Stop, errno};
+use crate::identity::Identity;
 use crate::record::Token;
 use crate::walk::Walk;
 use change::only;
+use std::cell::RefCell;
 use transit::Watch;
 
 /// Decides one request. What the drain is changing on the PFS at this moment is waited for
@@ -62,13 +64,16 @@ fn undisturbed(
             settings,
             facts,
         },
+        seen: RefCell::default(),
     };
     if request.retry && facts.was_carried_out(request.token)? {
         let decision = ctx.repeat()?;
         promises::assert_kept(&request.op, &decision);
         return Ok(decision);
     }
-    let decision = ctx.first()?;
+    let mut decision = ctx.first()?;
+    let notes = ctx.notes_of_files(&decision.batch);
+    decision.batch.extend(notes);
     promises::assert_kept(&request.op, &decision);
     // A late original: its repetition was carried out and the client has gone on. Refuse it; nobody waits for
     // the answer.
@@ -97,6 +102,8 @@ struct Context<'a> {
     settings: &'a Settings,
     facts: &'a dyn Facts,
     walk: Walk<'a>,
+    /// Files of the PFS with several names that this decision may hide, as they were seen.
+    seen: RefCell<Vec<Identity>>,
 }
 
 impl Context<'_> {

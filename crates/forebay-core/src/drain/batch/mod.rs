@@ -381,7 +381,7 @@ impl Strand for CopyBatch {
                 }
                 State::Mark => self.mark(facts)?,
                 State::Judge => {
-                    self.judge(facts, sheet);
+                    self.judge(facts)?;
                     None
                 }
                 State::Finish => match self.conclude(facts) {

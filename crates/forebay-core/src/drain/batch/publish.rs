@@ -5,6 +5,7 @@ use crate::bridge::{Mutation, ReadSet};
 use crate::drain::act::{Act, DrainCommit, Named, Work};
 use crate::drain::drain_facts::DrainFacts;
 use crate::drain::rules::{Update, commit_of, is_ours, is_ours_in_place, obstacle, stamp};
+use crate::drain::shared_files::is_as_noted;
 use crate::drain::sheet::{Reason, Sheet};
 use crate::drain::strand::with_outcomes;
 use crate::facts::{Attr, Outcome};
@@ -140,14 +141,19 @@ impl CopyBatch {
     }
 
     /// What is to be replaced was changed: by others?
-    pub(super) fn judge(&mut self, facts: &dyn DrainFacts, sheet: &Sheet) {
+    pub(super) fn judge(&mut self, facts: &dyn DrainFacts) -> Outcome<()> {
         for (candidate, fate) in &mut self.few {
             let CopyFate::Suspect(suspects) = fate else {
                 continue;
             };
-            suspects.retain(|s| !sheet.shared_files.is_known(&s.record, &s.found));
+            let mut unknown = Vec::new();
+            for suspect in suspects.iter() {
+                if !is_as_noted(facts, &suspect.record, &suspect.found)? {
+                    unknown.push(suspect.clone());
+                }
+            }
             let is_ours = |s: &Suspect| is_ours_in_place(&s.record, &s.found, facts);
-            *fate = match cleared(&mut candidate.found, suspects, is_ours) {
+            *fate = match cleared(&mut candidate.found, &unknown, is_ours) {
                 Ok(()) => {
                     candidate.taken_at = None;
                     CopyFate::Good
@@ -159,6 +165,7 @@ impl CopyBatch {
             };
         }
         self.state = State::Name;
+        Ok(())
     }
 
     pub(super) fn named(&mut self, each: Vec<Work<Named>>, sheet: &mut Sheet) {

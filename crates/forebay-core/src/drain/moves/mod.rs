@@ -13,7 +13,7 @@ use crate::drain::act::{Act, DrainVerdict, Got, NewDir, Trouble, Work};
 use crate::drain::drain_facts::DrainFacts;
 use crate::drain::known_dir::KnownDir;
 use crate::drain::rules::{commit_of, is_ours_in_place, removal};
-use crate::drain::shared_files::as_found;
+use crate::drain::shared_files::{as_found, is_as_noted, noted};
 use crate::drain::sheet::{Reason, Sheet};
 use crate::drain::strand::Strand;
 use crate::facts::{Attr, Outcome};
@@ -63,6 +63,7 @@ enum State {
     /// What is in the directory that is to go?
     Know(TreePath, Attr),
     Knowing(Attr),
+    Known(Box<KnownDir>, Attr),
     /// It was changed: by others?
     Suspect(Attr),
     Act(Act),
@@ -329,21 +330,26 @@ impl Move {
     }
 
     /// What is in the directory that is to go is known.
-    fn knows(&mut self, now: Work<KnownDir>, found: &Attr, sheet: &mut Sheet) {
+    fn knows(
+        &mut self,
+        now: &KnownDir,
+        found: &Attr,
+        facts: &dyn DrainFacts,
+        sheet: &mut Sheet,
+    ) -> Outcome<()> {
         let (path, record) = &self.marked[0];
         let place = record.hides.as_ref().unwrap_or(path);
-        let now = match now {
-            Ok(now) => now,
-            Err(trouble) => return self.finish(Err(trouble)),
-        };
         let (files, planted) = (&mut sheet.shared_files, sheet.planted);
-        let goes = record
-            .replaces
-            .and_then(|known| files.may_go_with(place, known, &now, planted));
+        let noted = |ino| noted(facts, ino);
+        let goes = match record.replaces {
+            Some(known) => files.may_go_with(place, known, now, &noted, planted)?,
+            None => None,
+        };
         match goes {
             Some(is) => self.state = State::Act(self.removal(found, Some(is))),
             None => self.changed(),
         }
+        Ok(())
     }
 
     fn changed(&mut self) {
@@ -407,10 +413,10 @@ impl Strand for Move {
             (State::Marking, Got::Verdict(DrainVerdict::Committed)) => self.state = State::Marked,
             (State::Marking, Got::Verdict(DrainVerdict::Conflict)) => self.again(sheet),
             (State::Looking, Got::Seen(seen)) => self.seen(seen, sheet),
-            (State::Knowing(found), Got::Known(now)) => {
-                let found = *found;
-                self.knows(now, &found, sheet);
+            (State::Knowing(found), Got::Known(Ok(now))) => {
+                self.state = State::Known(Box::new(now), *found);
             }
+            (State::Knowing(_), Got::Known(Err(trouble))) => self.finish(Err(trouble)),
             // Another name of the file went just then, so that this is the last one.
             (State::Acting, Got::Did(Err(trouble)))
                 if trouble.errno == libc::EEXIST && self.is_one_of_several_names() =>
@@ -515,13 +521,20 @@ impl Strand for Move {
                     self.state = State::Knowing(*found);
                     return Ok(Some(know));
                 }
-                State::Suspect(found)
-                    if sheet.shared_files.is_known(&self.marked[0].1, found)
-                        || is_ours_in_place(&self.marked[0].1, found, facts) =>
-                {
-                    self.state = State::Act(self.removal(found, Some(as_found(found))));
+                State::Known(now, found) => {
+                    let (now, found) = (now.clone(), *found);
+                    self.knows(&now, &found, facts, sheet)?;
                 }
-                State::Suspect(_) => self.changed(),
+                State::Suspect(found) => {
+                    let (found, record) = (*found, &self.marked[0].1);
+                    if is_as_noted(facts, record, &found)?
+                        || is_ours_in_place(record, &found, facts)
+                    {
+                        self.state = State::Act(self.removal(&found, Some(as_found(&found))));
+                    } else {
+                        self.changed();
+                    }
+                }
                 State::Act(act) => {
                     let act = act.clone();
                     self.state = State::Acting;

@@ -3,7 +3,7 @@
 use super::{Drain, Errand, Running};
 use crate::bridge::Mutation;
 use crate::drain::BATCH_OBJECTS;
-use crate::drain::act::Act;
+use crate::drain::act::{Act, DrainCommit};
 use crate::drain::batch::CopyBatch;
 use crate::drain::choose::Choose;
 use crate::drain::contents::Survey;
@@ -15,7 +15,7 @@ use crate::drain::release::{RELEASED_AT_ONCE, Release, ReleaseWalk};
 use crate::drain::resume::{self, Resume};
 use crate::drain::round::Round;
 use crate::drain::rules::{PAGE, has_contents};
-use crate::drain::shared_files::KnowBetter;
+use crate::drain::shared_files;
 use crate::drain::strand::{Once, Strand};
 use crate::drain::workplaces::{self, WorkplaceSweep};
 use crate::facts::{Outcome, Stop};
@@ -94,14 +94,6 @@ impl Drain {
                 });
             }
             Round::Contents => return self.begin_contents(facts),
-            Round::KnowBetter | Round::KnowBetterAgain if !self.sheet.shared_files.knows_any() => {
-                self.advance();
-            }
-            Round::KnowBetter | Round::KnowBetterAgain => {
-                self.begin_page(facts, Order::ParentsFirst, |page| {
-                    Box::new(KnowBetter::new(page))
-                })?
-            }
             Round::Tidy => self.tidy(facts),
             Round::Sync => match self.sheet.take_unsynced(true) {
                 Some(dirs) => self.start(SyncDirs::new(dirs)),
@@ -130,6 +122,7 @@ impl Drain {
                 Errand::Release(_) => self.advance(),
                 _ => self.begin_release(facts, ReleaseWalk::Places, Order::ChildrenFirst)?,
             },
+            Round::ForgetFiles => self.forget_files(facts)?,
             Round::Judge => {
                 if self.errand != Errand::Refresh {
                     self.judge(facts)?;
@@ -157,6 +150,24 @@ impl Drain {
             Some(commit) => self.start(Once::commit(commit)),
             None => self.advance(),
         }
+    }
+
+    /// What is noted about files with several names is of use only while the buffer hides something. A program that hides one of
+    /// them just now may find it listed, if others of its names go and are written to.
+    fn forget_files(&mut self, facts: &dyn DrainFacts) -> Outcome<()> {
+        let is_over = self.errand == Errand::Pass && self.sheet.report.left_count == 0;
+        let batch = match is_over && !self.sheet.stopping {
+            true => shared_files::forget(facts)?,
+            false => Vec::new(),
+        };
+        match batch.is_empty() {
+            true => self.advance(),
+            false => self.start(Once::commit(DrainCommit {
+                batch,
+                ..DrainCommit::default()
+            })),
+        }
+        Ok(())
     }
 
     fn is_left_out(&self) -> bool {

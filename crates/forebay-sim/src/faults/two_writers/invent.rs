@@ -15,8 +15,16 @@ const NAMES: [&str; 12] = [
     "d", "d/a", "d/s", "d/s/b", "f", "g", "x", "n", "n/x", "n/s", "d/new", "d/s/new",
 ];
 
-/// More names that files of the beginning may have. One is in no directory that may go as a whole.
-const FURTHER_NAMES: [&str; 6] = ["d/f=f", "d/s/i=h", "d/i=h", "d/s/g=g", "y=d/s/b", "d/y=y"];
+/// More names that files of the beginning may have.
+const FURTHER_NAMES: [&str; 7] = [
+    "d/x=d/a",
+    "d/f=f",
+    "d/s/i=h",
+    "d/i=h",
+    "d/s/g=g",
+    "y=d/s/b",
+    "d/y=d/s/b",
+];
 
 /// Steps that are tried for each one that is taken.
 const TRIES: u32 = 8;
