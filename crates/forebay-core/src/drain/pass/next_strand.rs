@@ -152,10 +152,12 @@ impl Drain {
         }
     }
 
-    /// What is noted about files with several names is of use only while the buffer hides something. A program that hides one of
-    /// them just now may find it listed, if others of its names go and are written to.
+    /// What is noted about files with several names is of use as long as a record may hide one of them. A program that hides one
+    /// just now may find it listed, if others of its names go and are written to.
     fn forget_files(&mut self, facts: &dyn DrainFacts) -> Outcome<()> {
-        let is_over = self.errand == Errand::Pass && self.sheet.report.left_count == 0;
+        let is_over = self.errand == Errand::Pass
+            && self.sheet.report.left_count == 0
+            && facts.page(None, Order::ParentsFirst, 1)?.is_empty();
         let batch = match is_over && !self.sheet.stopping {
             true => shared_files::forget(facts)?,
             false => Vec::new(),
