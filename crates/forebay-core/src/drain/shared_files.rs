@@ -55,19 +55,19 @@ pub(super) fn forget(facts: &dyn DrainFacts) -> Outcome<Vec<Change>> {
 /// What the names of one file tell.
 #[derive(Debug)]
 struct SharedFile {
-    /// The smallest number of its names that was found since one of them went.
+    /// At most so many names are left of it.
     names: u32,
     /// Where names go that know another state: a name itself, or a directory with so many of them.
     going: BTreeMap<TreePath, u32>,
 }
 
 impl SharedFile {
-    /// If so many names go at this place, with all that go already, does one stay? Also true if they may go already.
+    /// If so many names go at this place, with all that go elsewhere, does one stay? Asked anew at each look: a name that was to stay
+    /// may have gone since.
     fn keeps_one(&self, place: &TreePath, count: u32) -> bool {
         let elsewhere = self.going.iter().filter(|(at, _)| *at != place);
         let elsewhere: u32 = elsewhere.map(|(_, count)| count).sum();
-        let may_go = self.going.get(place).is_some_and(|&going| going >= count);
-        may_go || elsewhere + count < self.names
+        elsewhere + count < self.names
     }
 }
 
@@ -187,12 +187,13 @@ impl SharedFiles {
         }
     }
 
-    /// What was at this place has gone. How many names are left, the next look tells.
+    /// What was at this place has gone.
     pub(super) fn went(&mut self, place: &TreePath) {
         for key in self.going.remove(place).unwrap_or_default() {
             if let Some(file) = self.files.get_mut(&key) {
-                file.going.remove(place);
-                file.names = u32::MAX;
+                // A look that began before may still tell of the name: so the number does not grow again.
+                let count = file.going.remove(place).unwrap_or(0);
+                file.names = file.names.saturating_sub(count);
             }
         }
     }
@@ -388,6 +389,23 @@ mod tests {
         let mut files = SharedFiles::default();
         assert!(goes_with(&mut files, &d, &both(1), &both(2), None).is_some());
         assert!(files.may_go(&a, &record, &file(3, 2), None).is_none());
+    }
+
+    #[test]
+    fn what_was_to_go_is_asked_anew_and_a_look_from_before_counts_for_nothing() {
+        let (d, a) = (TreePath::new("d").unwrap(), TreePath::new("a").unwrap());
+        let dir = |nlink, sec| dir_with(&[("x", file(nlink, sec))]);
+        let noted = file(2, 1);
+        // The other name went after it was allowed.
+        let mut files = SharedFiles::default();
+        assert!(goes_with(&mut files, &d, &dir(2, 1), &dir(2, 2), Some(&noted)).is_some());
+        assert!(goes_with(&mut files, &d, &dir(2, 1), &dir(1, 2), Some(&noted)).is_none());
+        // It went while the directory was looked through.
+        let (_, record) = hides("a", &file(2, 1));
+        let mut files = SharedFiles::default();
+        assert!(files.may_go(&a, &record, &file(2, 2), None).is_some());
+        files.went(&a);
+        assert!(goes_with(&mut files, &d, &dir(2, 1), &dir(2, 2), Some(&noted)).is_none());
     }
 
     #[test]
