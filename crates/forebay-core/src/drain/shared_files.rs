@@ -148,8 +148,13 @@ impl SharedFiles {
                 unknown.entry((ino, dev)).or_insert((file, 0)).1 += 1;
             }
         }
-        if !known.is_same(is) {
+        // A note may be of a file that is gone, or had one name only when the directory was removed: then that is as it was.
+        let singles_are_known = known.is_same(now.is);
+        if !singles_are_known && !known.is_same(is) {
             return Ok(None);
+        }
+        if singles_are_known {
+            unknown.retain(|_, (file, _)| file.names > 1);
         }
         if Mutation::NamesOfOneFileAllGo.is(planted) {
             return Ok(Some(now.is));
@@ -389,6 +394,20 @@ mod tests {
         let mut files = SharedFiles::default();
         assert!(goes_with(&mut files, &d, &both(1), &both(2), None).is_some());
         assert!(files.may_go(&a, &record, &file(3, 2), None).is_none());
+    }
+
+    #[test]
+    fn a_note_about_an_earlier_file_of_this_number_is_no_conflict() {
+        let place = TreePath::new("d").unwrap();
+        let dir = |sec, of_single| dir_with(&[("x", file(2, sec)), ("y", single(9, of_single))]);
+        let earlier = Attr {
+            ino: 9,
+            ..file(2, 5)
+        };
+        let mut files = SharedFiles::default();
+        assert!(goes_with(&mut files, &place, &dir(1, 1), &dir(2, 1), Some(&earlier)).is_some());
+        let mut files = SharedFiles::default();
+        assert!(goes_with(&mut files, &place, &dir(1, 1), &dir(2, 2), Some(&earlier)).is_none());
     }
 
     #[test]
