@@ -420,7 +420,7 @@ impl Choose {
                 arriving: Some(Box::new(Identity::of(attr).leaving())),
                 ..record.clone()
             }),
-            // Decided for this name. What is decided for others of the same file is another matter.
+            // Decided for this name: it tells others of the same file nothing.
             (Side::Ours, _) => Some(PathRecord {
                 replaces: now.map(Identity::in_full),
                 hides: Some(conflict.theirs),

@@ -10,7 +10,7 @@ use super::drain_facts::DrainFacts;
 use super::known_dir::KnownDir;
 use super::reserved_names::{waiting_path, waits_under};
 use super::rules::{holds_something_moved, removal};
-use super::shared_files::noted;
+use super::shared_files::{is_as_noted, noted};
 use super::sheet::{Reason, Sheet};
 use super::strand::Strand;
 use crate::bridge::ReadSet;
@@ -187,7 +187,17 @@ impl Strand for Orphan {
                 Some(act)
             }
             State::Remove(attr) => {
-                let act = removal(waits, self.oid, attr, None);
+                let known = self.known.filter(|known| known.is_of_several_names());
+                let is_known = known.is_none_or(|known| known.is(attr))
+                    || is_as_noted(facts, known, attr)?
+                    || facts.is_written_in_place(attr);
+                if !is_known {
+                    self.changed(sheet);
+                    return Ok(None);
+                }
+                // Others count on this name only as long as it is not about to go.
+                sheet.shared_files.goes_for_certain(&waits, attr);
+                let act = removal(waits, self.oid, attr, known);
                 self.state = State::Removing;
                 Some(act)
             }

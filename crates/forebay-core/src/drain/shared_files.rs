@@ -29,11 +29,11 @@ fn note_name(ino: u64) -> Vec<u8> {
     [NOTES, format!("{ino:016x}").as_bytes()].concat()
 }
 
-/// The change that notes how the file of this number was when the last one of its names was hidden; `None`: nobody has to know.
-pub(crate) fn note_file(ino: u64, known: Option<Identity>) -> Change {
+/// The change that notes how a file was when one of its names was hidden.
+pub(crate) fn note_file(known: Identity) -> Change {
     Change::Meta {
-        key: note_name(ino),
-        value: known.map(|known| known.encode().to_vec()),
+        key: note_name(known.inode()),
+        value: Some(known.encode().to_vec()),
     }
 }
 
@@ -57,7 +57,7 @@ pub(super) fn forget(facts: &dyn DrainFacts) -> Outcome<Vec<Change>> {
 struct SharedFile {
     /// At most so many names are left of it.
     names: u32,
-    /// Where names go that know another state: a name itself, or a directory with so many of them.
+    /// Where names go: a name itself, or a directory with so many of them that know another state.
     going: BTreeMap<TreePath, u32>,
 }
 
@@ -74,15 +74,26 @@ impl SharedFile {
 /// The numbers of a file: inode and device.
 type Key = (u64, u64);
 
+fn key(found: &Attr) -> Key {
+    (found.ino, found.dev)
+}
+
 /// What one pass knows of such files.
 #[derive(Debug, Default)]
 pub(super) struct SharedFiles {
     files: BTreeMap<Key, SharedFile>,
     /// Of which files names are going at a place.
     going: BTreeMap<TreePath, BTreeSet<Key>>,
+    /// Names that earlier drains have put aside may still be there. They count in what a look tells, and are going as well.
+    may_be_aside: bool,
 }
 
 impl SharedFiles {
+    /// Is something left that a sweep could not take away?
+    pub(super) fn swept(&mut self, is_left: bool) {
+        self.may_be_aside = is_left;
+    }
+
     /// May this name go from where the record hides it: the record knows what was found, or another name
     /// stays? Gives what has to be there when it goes. While the file has another name then, its inode number is enough.
     pub(super) fn may_go(
@@ -102,20 +113,27 @@ impl SharedFiles {
         if !known.is_same_inode(now) {
             return None;
         }
+        let place = record.hides.as_ref().unwrap_or(path);
         if known.is_same(now) {
+            self.goes_for_certain(place, found);
             return Some(known);
         }
-        let key = (found.ino, found.dev);
-        let place = record.hides.as_ref().unwrap_or(path);
-        let trusts = Mutation::NamesOfOneFileAllGo.is(planted);
-        let stays = found.nlink > 1 && self.keeps_one(place, key, found.nlink, 1);
-        if trusts && found.nlink > 1 {
+        if found.nlink > 1 && Mutation::NamesOfOneFileAllGo.is(planted) {
             return Some(as_found(found));
         }
+        let key = key(found);
+        let stays = found.nlink > 1 && self.keeps_one(place, key, found.nlink, 1);
         stays.then(|| {
             self.goes(place, key, 1);
             known
         })
+    }
+
+    /// This name goes, whichever others stay: none of them may count on it.
+    pub(super) fn goes_for_certain(&mut self, place: &TreePath, found: &Attr) {
+        if found.nlink > 1 && self.seen(key(found), found.nlink).is_some() {
+            self.goes(place, key(found), 1);
+        }
     }
 
     /// May the directory at `place` go, which is known by this, with all that is in it `now`? What else than files with several names
@@ -173,15 +191,22 @@ impl SharedFiles {
 
     /// Does a name stay of a file that was found with `names`, if so many go at this place?
     fn keeps_one(&mut self, place: &TreePath, key: Key, names: u32, count: u32) -> bool {
+        let is_sure = !self.may_be_aside;
+        let file = self.seen(key, names);
+        file.is_some_and(|file| is_sure && file.keeps_one(place, count))
+    }
+
+    /// What is known of a file that was found with so many names; `None` if there is no room for it.
+    fn seen(&mut self, key: Key, names: u32) -> Option<&mut SharedFile> {
         if self.files.len() >= MOST && !self.files.contains_key(&key) {
-            return false;
+            return None;
         }
         let file = self.files.entry(key).or_insert_with(|| SharedFile {
             names,
             going: BTreeMap::new(),
         });
         file.names = file.names.min(names);
-        file.keeps_one(place, count)
+        Some(file)
     }
 
     /// So many names of a file go at this place.
@@ -204,14 +229,14 @@ impl SharedFiles {
     }
 }
 
-/// Is it a file of several names that the record knows, and was it found as is noted?
+/// Is it this file, known as one of several names, and was it found as is noted?
 pub(super) fn is_as_noted(
     facts: &dyn DrainFacts,
-    record: &PathRecord,
+    known: Option<Identity>,
     found: &Attr,
 ) -> Outcome<bool> {
     let is_it = |known: Identity| known.is_of_several_names() && known.is_inode_of(found);
-    if found.is_dir() || !record.replaces.is_some_and(is_it) {
+    if found.is_dir() || !known.is_some_and(is_it) {
         return Ok(false);
     }
     let noted = noted(facts, found.ino)?;
@@ -271,7 +296,7 @@ mod tests {
     #[test]
     fn what_is_noted_is_told_again() {
         let known = Identity::of(&file(2, 1));
-        let Change::Meta { key, value } = note_file(7, Some(known)) else {
+        let Change::Meta { key, value } = note_file(known) else {
             panic!("a note is a named value");
         };
         let of_ten = note_name(16 * 7);
@@ -394,6 +419,23 @@ mod tests {
         let mut files = SharedFiles::default();
         assert!(goes_with(&mut files, &d, &both(1), &both(2), None).is_some());
         assert!(files.may_go(&a, &record, &file(3, 2), None).is_none());
+    }
+
+    #[test]
+    fn a_name_that_goes_or_may_be_aside_is_none_that_stays() {
+        let d = TreePath::new("d").unwrap();
+        let dir = |sec| dir_with(&[("x", file(2, sec))]);
+        let (a, record) = hides("a", &file(2, 1));
+        let mut files = SharedFiles::default();
+        assert!(files.may_go(&a, &record, &file(2, 1), None).is_some());
+        // Others write to it then.
+        assert!(goes_with(&mut files, &d, &dir(1), &dir(2), None).is_none());
+        let mut files = SharedFiles::default();
+        files.swept(true);
+        assert!(files.may_go(&a, &record, &file(2, 2), None).is_none());
+        assert!(goes_with(&mut files, &d, &dir(1), &dir(2), None).is_none());
+        files.swept(false);
+        assert!(files.may_go(&a, &record, &file(2, 2), None).is_some());
     }
 
     #[test]

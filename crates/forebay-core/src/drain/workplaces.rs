@@ -185,6 +185,8 @@ impl Strand for WorkplaceSweep {
         for (dir, did) in with_outcomes(&self.dirs, each) {
             sheet.workplaces.swept(dir, did);
         }
+        let is_left = !sheet.workplaces.unswept().is_empty();
+        sheet.shared_files.swept(is_left);
     }
 
     fn next(&mut self, _facts: &dyn DrainFacts, _sheet: &mut Sheet) -> Outcome<Option<Act>> {

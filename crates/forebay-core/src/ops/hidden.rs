@@ -115,9 +115,7 @@ impl Context<'_> {
         seen.sort_by_key(|known| known.inode());
         seen.dedup();
         let hidden = seen.into_iter().filter(hides);
-        hidden
-            .map(|known| note_file(known.inode(), Some(known)))
-            .collect()
+        hidden.map(note_file).collect()
     }
 
     /// What of the PFS is to be hidden where something has been renamed.

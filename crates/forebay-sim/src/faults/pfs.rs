@@ -365,7 +365,7 @@ impl Pfs {
         let stays = |at: &TreePath| {
             let number = self.names.get(at);
             let mut names = self.names.iter().filter(|(_, n)| Some(*n) == number);
-            names.any(|(name, _)| !name.is_within(path))
+            names.any(|(name, _)| !name.is_within(path) && !is_reserved(name))
         };
         let lost = |at: &TreePath| is_seen(at) && !stays(at);
         is_another && self.below(path).iter().any(lost)
@@ -459,7 +459,12 @@ impl Pfs {
     }
 
     /// Takes a directory away, by way of `aside` if it is not empty.
-    pub(super) fn discard(&mut self, path: &TreePath, aside: &TreePath) -> Work<()> {
+    pub(super) fn discard(
+        &mut self,
+        path: &TreePath,
+        is: Option<Identity>,
+        aside: &TreePath,
+    ) -> Work<()> {
         if self.get(path).is_none_or(|thing| !thing.is_dir()) {
             return refuse("rmdir", libc::ENOTDIR);
         }
@@ -469,6 +474,11 @@ impl Pfs {
         if self.below(path).len() == 1 {
             self.change(vec![(path.clone(), None)]);
             return Ok(());
+        }
+        if let Some(is) = is
+            && !is.is_same(self.identity(path)?)
+        {
+            return refuse("rename", libc::EEXIST);
         }
         let mut free = aside.clone();
         let mut n = 0;

@@ -57,6 +57,12 @@ struct Candidate {
 }
 
 impl Candidate {
+    /// Where on the PFS is what the nth of its names replaces?
+    fn place(&self, nth: usize) -> &TreePath {
+        let (path, record) = &self.task.ready[nth];
+        record.hides.as_ref().unwrap_or(path)
+    }
+
     /// Writes down what is known of the nth of its names after a failure.
     fn failed(&self, n: usize, path: &TreePath, record: &mut PathRecord) {
         let placed = match self.placed.get(n) {
@@ -381,7 +387,7 @@ impl Strand for CopyBatch {
                 }
                 State::Mark => self.mark(facts)?,
                 State::Judge => {
-                    self.judge(facts)?;
+                    self.judge(facts, sheet)?;
                     None
                 }
                 State::Finish => match self.conclude(facts) {

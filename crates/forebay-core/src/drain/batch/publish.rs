@@ -141,14 +141,18 @@ impl CopyBatch {
     }
 
     /// What is to be replaced was changed: by others?
-    pub(super) fn judge(&mut self, facts: &dyn DrainFacts) -> Outcome<()> {
+    pub(super) fn judge(&mut self, facts: &dyn DrainFacts, sheet: &mut Sheet) -> Outcome<()> {
         for (candidate, fate) in &mut self.few {
             let CopyFate::Suspect(suspects) = fate else {
                 continue;
             };
             let mut unknown = Vec::new();
             for suspect in suspects.iter() {
-                if !is_as_noted(facts, &suspect.record, &suspect.found)? {
+                if is_as_noted(facts, suspect.record.replaces, &suspect.found)? {
+                    let place = candidate.place(suspect.nth);
+                    let files = &mut sheet.shared_files;
+                    files.goes_for_certain(place, &suspect.found);
+                } else {
                     unknown.push(suspect.clone());
                 }
             }
@@ -175,9 +179,9 @@ impl CopyBatch {
             }
             match did {
                 Ok(Named::Whole(now)) => {
-                    let ready = candidate.task.ready.iter();
-                    let hides = ready.map(|(path, record)| record.hides.as_ref().unwrap_or(path));
-                    hides.for_each(|place| sheet.shared_files.went(place));
+                    for nth in 0..candidate.task.ready.len() {
+                        sheet.shared_files.went(candidate.place(nth));
+                    }
                     candidate.copy = now;
                 }
                 Ok(Named::Supplanted) => *fate = CopyFate::Supplanted,

@@ -329,27 +329,25 @@ impl Move {
         };
     }
 
-    /// What is in the directory that is to go is known.
-    fn knows(
-        &mut self,
+    /// May the directory go, with what is in it now?
+    fn may_go_with(
+        &self,
         now: &KnownDir,
-        found: &Attr,
         facts: &dyn DrainFacts,
         sheet: &mut Sheet,
-    ) -> Outcome<()> {
-        let (path, record) = &self.marked[0];
-        let place = record.hides.as_ref().unwrap_or(path);
+    ) -> Outcome<Option<Identity>> {
+        let Some(known) = self.marked[0].1.replaces else {
+            return Ok(None);
+        };
         let (files, planted) = (&mut sheet.shared_files, sheet.planted);
         let noted = |ino| noted(facts, ino);
-        let goes = match record.replaces {
-            Some(known) => files.may_go_with(place, known, now, &noted, planted)?,
-            None => None,
-        };
-        match goes {
-            Some(is) => self.state = State::Act(self.removal(found, Some(is))),
-            None => self.changed(),
-        }
-        Ok(())
+        files.may_go_with(self.place(), known, now, &noted, planted)
+    }
+
+    /// Where what goes is on the PFS.
+    fn place(&self) -> &TreePath {
+        let (path, record) = &self.marked[0];
+        record.hides.as_ref().unwrap_or(path)
     }
 
     fn changed(&mut self) {
@@ -522,17 +520,24 @@ impl Strand for Move {
                     return Ok(Some(know));
                 }
                 State::Known(now, found) => {
-                    let (now, found) = (now.clone(), *found);
-                    self.knows(&now, &found, facts, sheet)?;
+                    let goes = self.may_go_with(now, facts, sheet)?;
+                    match goes {
+                        Some(is) => self.state = State::Act(self.removal(found, Some(is))),
+                        None => self.changed(),
+                    }
                 }
                 State::Suspect(found) => {
                     let (found, record) = (*found, &self.marked[0].1);
-                    if is_as_noted(facts, record, &found)?
-                        || is_ours_in_place(record, &found, facts)
-                    {
-                        self.state = State::Act(self.removal(&found, Some(as_found(&found))));
-                    } else {
-                        self.changed();
+                    let is_as_noted = is_as_noted(facts, record.replaces, &found)?;
+                    if is_as_noted {
+                        sheet.shared_files.goes_for_certain(self.place(), &found);
+                    }
+                    match is_as_noted || is_ours_in_place(record, &found, facts) {
+                        true => {
+                            let act = self.removal(&found, Some(as_found(&found)));
+                            self.state = State::Act(act);
+                        }
+                        false => self.changed(),
                     }
                 }
                 State::Act(act) => {

@@ -133,7 +133,7 @@ impl Node {
                 Got::Did(Ok(()))
             }
             Act::Remove { path, .. } => Got::Did(pfs.remove(path)),
-            Act::Discard { path, aside, .. } => Got::Did(pfs.discard(path, aside)),
+            Act::Discard { path, is, aside } => Got::Did(pfs.discard(path, *is, aside)),
             Act::MakeDir(new) => {
                 let keeper = self.keeper(new.object.oid, others);
                 let Some(own) = keeper.and_then(|keeper| keeper.disk.attr(new.object)) else {

@@ -425,6 +425,7 @@ impl Play {
             let mut names = theirs.iter().flat_map(|theirs| &theirs.at);
             names.any(|name| name != at && pfs.number(name) == Some(number))
         };
+        let was_written = self.theirs.get(&number).is_some_and(|it| !it.is_placed);
         let is_write = matches!(act, Act::Write(_));
         let stays = |number: &u64| !is_write && is_elsewhere(*number);
         let stay: Vec<_> = gone.iter().map(|(number, _)| stays(number)).collect();
@@ -440,7 +441,7 @@ impl Play {
                 self.theirs.insert(number, Theirs { contents, ..was });
             }
         }
-        // What it renames away and back is as it was, and so is what it renames from one of its names to another.
+        // What it has not written to, and renames away and back, is as it was, and so is what it renames from one of its names to another.
         let is_back = match act {
             Act::Rename(from, to) => {
                 let homes = self.homes.entry(number);
@@ -451,7 +452,7 @@ impl Play {
             _ => false,
         };
         if !matches!(act, Act::Remove(_))
-            && !is_back
+            && (!is_back || was_written)
             && let Some((thing, contents)) = now
         {
             let at = BTreeSet::from([at.clone()]);
