@@ -1,6 +1,6 @@
 //! What a drain sees in a directory of the PFS that is to go.
 
-use crate::facts::{Attr, Inode};
+use crate::facts::Attr;
 use crate::identity::Identity;
 use crate::path::TreePath;
 
@@ -19,9 +19,7 @@ pub struct KnownDir {
 /// A file somewhere in the directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct KnownFile {
-    pub(super) inode: Inode,
-    pub(super) names: u32,
-    pub(super) is: Identity,
+    pub(super) attr: Attr,
     /// See [`Identity::contents_at`].
     pub(super) contents: u64,
 }
@@ -47,13 +45,10 @@ impl KnownFiles {
     pub fn add(&mut self, attr: &Attr, parent: &TreePath, name: &[u8]) {
         self.files = self.files.take().filter(|files| files.len() < MOST_FILES);
         if let Some(files) = &mut self.files {
-            let is = Identity::of_copy(attr);
             let dirs: Vec<_> = parent.components().skip(self.depth).collect();
             files.push(KnownFile {
-                inode: attr.inode(),
-                names: attr.nlink,
-                is,
-                contents: is.contents_at(dirs.into_iter().chain([name])),
+                attr: *attr,
+                contents: Identity::of_copy(attr).contents_at(dirs.into_iter().chain([name])),
             });
         }
     }

@@ -6,7 +6,7 @@
 //! that goes as a whole are such names, too: that directory knows what they hold, in one sum.
 
 use super::drain_facts::DrainFacts;
-use super::known_dir::{KnownDir, KnownFile};
+use super::known_dir::KnownDir;
 use super::rules::is_copy;
 use crate::bridge::Mutation;
 use crate::facts::{Attr, Outcome};
@@ -38,11 +38,30 @@ pub(crate) fn note_file(known: Identity) -> Change {
 }
 
 /// How the file of this number was when the last one of its names was hidden, as far as that is noted.
-pub(super) fn noted(facts: &dyn DrainFacts, ino: u64) -> Outcome<Option<Identity>> {
+fn noted(facts: &dyn DrainFacts, ino: u64) -> Outcome<Option<Identity>> {
     let notes = facts.notes(&note_name(ino))?;
     let value = notes.into_iter().next().map(|(_, value)| value);
     let bytes: Option<[u8; identity::BYTES]> = value.and_then(|value| value.try_into().ok());
     Ok(bytes.map(Identity::decode))
+}
+
+/// What is told of a file in a directory that goes, apart from what that directory knows.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Told {
+    /// There is a note of it, so it had several names.
+    is_noted: bool,
+    /// It is as is noted, or our own programs can have made it so.
+    is_known: bool,
+}
+
+/// What is told of a file that was found with these attributes.
+pub(super) fn told(facts: &dyn DrainFacts, found: &Attr) -> Outcome<Told> {
+    let noted = noted(facts, found.ino)?;
+    let is_as_noted = noted.is_some_and(|noted| noted.is_same(Identity::of_copy(found)));
+    Ok(Told {
+        is_noted: noted.is_some(),
+        is_known: is_as_noted || facts.is_written_in_place(found),
+    })
 }
 
 /// The changes that take notes away, a few at a time; none if there is no note.
@@ -137,14 +156,14 @@ impl SharedFiles {
     }
 
     /// May the directory at `place` go, which is known by this, with all that is in it `now`? What else than files with several names
-    /// is in it has to be as it is known, and each of those as it is `noted`, unless another name stays. Gives what has to be there
-    /// when it goes.
+    /// is in it has to be as it is known, and so has each of those by what is `told` of it, unless another name stays. Gives what has
+    /// to be there when it goes.
     pub(super) fn may_go_with(
         &mut self,
         place: &TreePath,
         known: Identity,
         now: &KnownDir,
-        noted: &dyn Fn(u64) -> Outcome<Option<Identity>>,
+        told: &dyn Fn(&Attr) -> Outcome<Told>,
         planted: Option<Mutation>,
     ) -> Outcome<Option<Identity>> {
         if known.in_full().is_same(now.is) {
@@ -154,16 +173,14 @@ impl SharedFiles {
             return Ok(None);
         };
         let mut is = now.is;
-        let mut unknown: BTreeMap<Key, (&KnownFile, u32)> = BTreeMap::new();
+        let mut unknown: BTreeMap<Key, (u32, u32)> = BTreeMap::new();
         for file in files {
-            let (dev, ino) = file.inode;
-            let noted = noted(ino)?;
-            if file.names <= 1 && noted.is_some() {
+            let (names, told) = (file.attr.nlink, told(&file.attr)?);
+            if names <= 1 && told.is_noted {
                 is = is.with_shared(file.contents);
             }
-            let has_several = file.names > 1 || noted.is_some();
-            if has_several && noted.is_none_or(|noted| !noted.is_same(file.is)) {
-                unknown.entry((ino, dev)).or_insert((file, 0)).1 += 1;
+            if (names > 1 || told.is_noted) && !told.is_known {
+                unknown.entry(key(&file.attr)).or_insert((names, 0)).1 += 1;
             }
         }
         // A note may be of a file that is gone, or had one name only when the directory was removed: then that is as it was.
@@ -172,13 +189,13 @@ impl SharedFiles {
             return Ok(None);
         }
         if singles_are_known {
-            unknown.retain(|_, (file, _)| file.names > 1);
+            unknown.retain(|_, (names, _)| *names > 1);
         }
         if Mutation::NamesOfOneFileAllGo.is(planted) {
             return Ok(Some(now.is));
         }
-        for (key, (file, count)) in &unknown {
-            if !self.keeps_one(place, *key, file.names, *count) {
+        for (key, (names, count)) in &unknown {
+            if !self.keeps_one(place, *key, *names, *count) {
                 return Ok(None);
             }
         }
@@ -368,8 +385,15 @@ mod tests {
         now: &KnownDir,
         noted: Option<&Attr>,
     ) -> Option<Identity> {
-        let noted = |ino| Ok(noted.filter(|attr| attr.ino == ino).map(Identity::of));
-        let goes = files.may_go_with(place, known.is, now, &noted, None);
+        let told = |found: &Attr| {
+            let noted = noted.filter(|attr| attr.ino == found.ino);
+            Ok(Told {
+                is_noted: noted.is_some(),
+                is_known: noted
+                    .is_some_and(|it| Identity::of(it).is_same(Identity::of_copy(found))),
+            })
+        };
+        let goes = files.may_go_with(place, known.is, now, &told, None);
         goes.unwrap_or_else(|_| panic!("there is nothing to ask for"))
     }
 

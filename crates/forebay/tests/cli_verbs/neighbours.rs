@@ -853,6 +853,41 @@ fn what_others_write_to_a_file_of_several_names_in_a_removed_directory_is_not_lo
     }
 }
 
+/// A program that lives goes on writing to what it removed: that is nobody else's change.
+#[test]
+fn a_directory_goes_with_a_file_of_several_names_that_its_program_goes_on_writing_to() {
+    for removal in ["rm -r r", "rm r/a r/b; rmdir r", "mv r s; rm -r s"] {
+        for workers in ["1", "2"] {
+            let removed = |theirs: &str| {
+                let scene = Scene::new();
+                scene.outside("mkdir r; echo first > r/a; ln r/a r/b; echo by itself > r/single");
+                scene
+                    .stage
+                    .say(&["up", "--buffer", scene.root()])
+                    .ends_with(0);
+                let removal = removal.replace("r/b", "r/b r/single");
+                scene.inside(&format!("exec 3>>r/a; {removal}; echo more >&3"));
+                scene.outside(theirs);
+                let (code, said) = scene.drain(&["--drain-workers", workers]);
+                scene
+                    .stage
+                    .say(&["down", "--no-drain", "--buffer", scene.root()]);
+                (code, said, tree(&scene.pfs))
+            };
+            let (code, said, now) = removed("");
+            assert_eq!(code, 0, "{removal} {workers}: {said}");
+            assert!(
+                !now.contains_key("r/a") && !now.contains_key("r/b"),
+                "{now:?}"
+            );
+
+            let (code, said, now) = removed("echo theirs >> r/single");
+            assert_eq!(code, 75, "{removal} {workers}: {said}");
+            assert_eq!(now["r/single"], "by itself\ntheirs\n");
+        }
+    }
+}
+
 /// A file of several names is no excuse for what others do to the rest of a removed directory.
 #[test]
 fn what_others_write_beside_a_file_of_several_names_is_not_lost() {

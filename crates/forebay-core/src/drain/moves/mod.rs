@@ -13,7 +13,7 @@ use crate::drain::act::{Act, DrainVerdict, Got, NewDir, Trouble, Work};
 use crate::drain::drain_facts::DrainFacts;
 use crate::drain::known_dir::KnownDir;
 use crate::drain::rules::{commit_of, is_ours_in_place, removal};
-use crate::drain::shared_files::{as_found, is_as_noted, noted};
+use crate::drain::shared_files::{as_found, is_as_noted, told};
 use crate::drain::sheet::{Reason, Sheet};
 use crate::drain::strand::Strand;
 use crate::facts::{Attr, Outcome};
@@ -340,8 +340,8 @@ impl Move {
             return Ok(None);
         };
         let (files, planted) = (&mut sheet.shared_files, sheet.planted);
-        let noted = |ino| noted(facts, ino);
-        files.may_go_with(self.place(), known, now, &noted, planted)
+        let told = |found: &Attr| told(facts, found);
+        files.may_go_with(self.place(), known, now, &told, planted)
     }
 
     /// Where what goes is on the PFS.
