@@ -4,6 +4,7 @@
     make build
     benches/coll_perf.py [--dir DIR] [--size 256x256x256] [--grid 0x0x0] [--ranks 4] [--rounds N] [--repeats N]
     benches/coll_perf.py --locks tokens --granule 65536 --handover-us 500      every rank a client that waits for locks, by root
+    benches/coll_perf.py --locks none --latency-us 300 --buffer 1048576 --overlap      with and without overlap on a slow file system, by root
 
 Stock ROMIO is that of MPICH and that of Open MPI, OMPIO that of Open MPI. All of them, and the layer on both libraries with each
 method, run in turns. Prints the median rate of a call with open and close, and how it compares with the same library without
@@ -59,7 +60,7 @@ class Clients:
         for name in self.dirs:
             os.makedirs(name, exist_ok=True)
         self.process = subprocess.Popen(
-            [options.stand_in, "--latency-us", "0", "--locks", options.locks, "--granule", str(options.granule),
+            [options.stand_in, "--latency-us", str(options.latency_us), "--locks", options.locks, "--granule", str(options.granule),
              "--servers", str(options.servers), "--handover-us", str(options.handover_us), *self.dirs],
             stdout=subprocess.PIPE, text=True)
         self.process.stdout.readline()
@@ -82,7 +83,10 @@ def run(options, folder, program, start, method):
     """The seconds of each write and each read, and the locks that were given up."""
     preload = []
     if method:
-        hints = f"forebay_collective=always;forebay_partition={method};striping_unit={options.granule};striping_factor={options.servers}"
+        partition, *overlap = method.split()
+        hints = f"forebay_collective=always;forebay_partition={partition};striping_unit={options.granule};striping_factor={options.servers}"
+        hints += f";forebay_overlap={overlap[1]}" if overlap else ""
+        hints += f";cb_buffer_size={options.buffer}" if options.buffer else ""
         hints += ";cb_config_list=*:*" if options.locks else ""
         preload = [f"LD_PRELOAD={options.library}", f"FOREBAY_COLLECTIVE_HINTS={hints}"]
     place = (Clients if options.locks else Directory)(folder, options)
@@ -115,7 +119,11 @@ def main():
     parser.add_argument("--handover-us", type=int, default=2000, help="what it takes to give up a lock")
     parser.add_argument("--library", default=str(RELEASE / "libforebay_mpiio.so"))
     parser.add_argument("--stand-in", default=str(RELEASE / "forebay-slow-pfs"))
+    parser.add_argument("--latency-us", type=int, default=0, help="what each call of the stand-in takes")
+    parser.add_argument("--buffer", type=int, help="bytes of an aggregator's buffer")
+    parser.add_argument("--overlap", action="store_true", help="even domains alone, with the file read and written beside the exchange and in between")
     options = parser.parse_args()
+    methods = ["even overlap enable", "even overlap disable"] if options.overlap else METHODS
     nx, ny, nz = map(int, options.size.split("x"))
     megabytes = nx * ny * nz * 4 / 1e6
     with tempfile.TemporaryDirectory(dir=options.dir) as folder:
@@ -125,7 +133,7 @@ def main():
             if not os.path.exists(program):
                 subprocess.run([compiler, "-O2", "-o", program, HERE / "programs/coll_perf.c"], check=True)
             # The layer takes the place of either I/O layer of Open MPI, so once is enough.
-            for method in [None, *(METHODS if "Open MPI" not in name else [])]:
+            for method in [None, *(methods if "Open MPI" not in name else [])]:
                 cases[name, method] = (program, start, {}, [])
         for _ in range(options.repeats):
             for (name, method), (program, start, times, given_up) in cases.items():
@@ -134,9 +142,9 @@ def main():
                     times.setdefault(direction, []).extend(each)
                 given_up.append(locks)
         print(f"{options.size} ints ({megabytes:.0f} MB), {options.ranks} ranks, {options.repeats} runs of {options.rounds} rounds in turns")
-        print(f"{'library':18} {'method':14} {'write MB/s':>10} {'to stock':>8} {'read MB/s':>10} {'to stock':>8} {'locks given up':>15}")
+        print(f"{'library':18} {'method':20} {'write MB/s':>10} {'to stock':>8} {'read MB/s':>10} {'to stock':>8} {'locks given up':>15}")
         for (name, method), (_, _, times, given_up) in cases.items():
-            line = f"{name:18} {method or 'stock':14}"
+            line = f"{name:18} {method or 'stock':20}"
             for direction in ("write", "read"):
                 mine, stock = (statistics.median(t[direction]) for t in (times, cases[name, None][2]))
                 line += f" {megabytes / mine:10.0f} {stock / mine:8.2f}"

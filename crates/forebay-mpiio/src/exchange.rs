@@ -3,35 +3,33 @@
 //! Between rounds nobody waits for all others, unless groups of aggregators take turns. Whoever fails to read or write goes
 //! on with the exchange, so that nobody waits for it, and says so in the end.
 //!
-//! An aggregator has at most, with buffers of `n` bytes: its part of the file (`n`), what waits to be put together or to be
-//! sent (`n`), a bit for each byte (`n / 8`), and the lists of what processes access (`n`, or 1 KiB for each process if that
-//! is more). A call whose lists are longer is carried out in parts.
+//! An aggregator has at most, with buffers of `n` bytes: its part of the file (`n`), with a bit for each byte (`n / 8`), both twice
+//! if it reads and writes beside the exchange; what waits to be put together or to be sent (`n`); and the lists of what processes
+//! access (`n`, or 1 KiB for each process if that is more). A call whose lists are longer is carried out in parts.
 #![allow(unsafe_code)]
 
+use std::iter::Peekable;
 use std::ops::Range;
 
 use forebay_core::collective::{
-    Access, Coverage, ExchangePlan, Extent, FileDomain, FileDomains, READ_GAP_BYTES, Transfer,
-    decode, encode,
+    Access, ExchangePlan, Extent, FileDomain, FileDomains, Transfer, decode, encode,
 };
-use rustix::io::Errno;
 
+use crate::beside::{Aggregator, Outcome, Task, Window};
 use crate::explain::Meter;
 use crate::file::Here;
 use crate::memory::Memory;
 use crate::mpi::{Communicator, Failed, Mpi, Requests, Result};
-use crate::storage::Storage;
 
 /// Memory that is kept from call to call, because fresh pages are slow.
 #[derive(Debug, Default)]
 pub struct Buffers {
     /// What an aggregator has of the file.
-    window: Vec<u8>,
+    windows: Vec<Window>,
     /// What goes between an aggregator and processes, as they have it.
     inbox: Vec<u8>,
     /// What goes between a process and aggregators.
     pub(crate) outbox: Vec<u8>,
-    coverage: Coverage,
     /// What was done with them.
     pub(crate) meter: Meter,
 }
@@ -39,17 +37,14 @@ pub struct Buffers {
 impl Buffers {
     /// What this process has done with the file.
     pub fn meter(&self) -> Meter {
-        let rooms = [&self.window, &self.inbox, &self.outbox];
-        let rooms: usize = rooms.into_iter().map(Vec::len).sum();
+        let rooms = self.inbox.len() + self.outbox.len();
+        let windows: u64 = self.windows.iter().map(Window::most_bytes).sum();
         Meter {
-            buffer_bytes: rooms as u64 + self.coverage.most_bytes(),
+            buffer_bytes: rooms as u64 + windows,
             ..self.meter
         }
     }
 }
-
-/// How an aggregator got on with the file.
-type Outcome = std::result::Result<(), Errno>;
 
 /// Where the bytes of a call go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,25 +116,75 @@ impl Call<'_> {
         buffers: &mut Buffers,
     ) -> Result<Outcome> {
         let rank = self.processes.rank;
-        let plan = ExchangePlan::new(domains, self.here.arrangement.buffer_bytes, accesses);
-        let mut outcome = Ok(());
-        let mut turn = 0;
-        for round in plan.rounds_with_work(rank, self.own_number()) {
-            self.take_turns(&mut turn, plan.turn_of(round))?;
-            buffers.meter.rounds += 1;
-            let done = match direction {
-                Direction::Write => self.write_round(&plan, round, buffers)?,
-                Direction::Read => self.read_round(&plan, round, buffers)?,
-            };
-            outcome = outcome.and(done);
-        }
-        self.take_turns(&mut turn, plan.turns() - 1)?;
+        let arranged = &self.here.arrangement;
+        let plan = ExchangePlan::new(domains, arranged.buffer_bytes, accesses);
+        let number = self.own_number();
+        let storage = self.here.storage.as_ref().filter(|_| number.is_some());
+        let windows = std::mem::take(&mut buffers.windows);
+        let mut aggregator = storage.map(|storage| Aggregator::alone(storage, windows));
+        let has_several = number.is_some_and(|number| plan.windows(number) > 1);
+        let done = std::thread::scope(|scope| {
+            if arranged.overlaps && has_several {
+                aggregator = aggregator.take().map(|it| it.with_thread(scope));
+            }
+            let rounds = plan.rounds_with_work(rank, number).peekable();
+            let done = self.perform_rounds(direction, &plan, rounds, &mut aggregator, buffers);
+            let ended = aggregator.take().map(Aggregator::end);
+            done.map(|()| ended)
+        })?;
+        let Some((outcome, windows, meter)) = done else {
+            return Ok(Ok(()));
+        };
+        buffers.windows = windows;
+        buffers.meter.add(meter);
         Ok(outcome)
     }
 
+    fn perform_rounds(
+        &self,
+        direction: Direction,
+        plan: &ExchangePlan,
+        mut rounds: Peekable<impl Iterator<Item = u64>>,
+        aggregator: &mut Option<Aggregator>,
+        buffers: &mut Buffers,
+    ) -> Result<()> {
+        let mut turn = 0;
+        let mut is_read = false;
+        let is_beside = aggregator.as_ref().is_some_and(Aggregator::is_beside);
+        while let Some(round) = rounds.next() {
+            self.take_turns(&mut turn, plan.turn_of(round), aggregator)?;
+            buffers.meter.rounds += 1;
+            let own = self.own_part(plan, round).zip(aggregator.as_mut());
+            if direction == Direction::Write {
+                self.write_round(plan, round, own, buffers)?;
+                continue;
+            }
+            let next = rounds.peek().filter(|_| is_beside && own.is_some());
+            let next = next.filter(|&&next| plan.turn_of(next) == plan.turn_of(round));
+            let next = next.and_then(|&next| self.own_part(plan, next));
+            let own = own.map(|(part, aggregator)| Reading {
+                part,
+                is_read,
+                next,
+                aggregator,
+            });
+            self.read_round(plan, round, own, buffers)?;
+            is_read = next.is_some();
+        }
+        self.take_turns(&mut turn, plan.turns() - 1, aggregator)
+    }
+
     /// Waits for all processes before each turn up to this one.
-    fn take_turns(&self, turn: &mut usize, to: usize) -> Result<()> {
+    fn take_turns(
+        &self,
+        turn: &mut usize,
+        to: usize,
+        aggregator: &mut Option<Aggregator>,
+    ) -> Result<()> {
         while *turn < to {
+            if let Some(aggregator) = aggregator {
+                aggregator.wait();
+            }
             self.mpi.barrier(self.processes)?;
             *turn += 1;
         }
@@ -205,9 +250,8 @@ impl Call<'_> {
     }
 
     /// What this process is to read or write in a round, if it is an aggregator.
-    fn own_window(&self, plan: &ExchangePlan, round: u64) -> Option<(FileDomain, &Storage)> {
-        let storage = self.here.storage.as_ref()?;
-        Some((plan.window(self.own_number()?, round)?, storage))
+    fn own_part(&self, plan: &ExchangePlan, round: u64) -> Option<FileDomain> {
+        plan.window(self.own_number()?, round)
     }
 
     /// What goes between this process and other aggregators in a round.
@@ -313,13 +357,17 @@ impl Call<'_> {
         &self,
         plan: &ExchangePlan,
         round: u64,
+        mut own: Option<(FileDomain, &mut Aggregator)>,
         buffers: &mut Buffers,
-    ) -> Result<Outcome> {
-        let own = self.own_window(plan, round);
-        let size = own.map_or(0, |(window, _)| window.bytes());
-        let buffer = room(&mut buffers.window, size);
+    ) -> Result<()> {
+        let size = own.as_ref().map_or(0, |(part, _)| part.bytes());
+        let mut window = match &mut own {
+            Some((_, aggregator)) => aggregator.window(),
+            None => Window::default(),
+        };
+        let (buffer, coverage) = window.clear(size);
         let mut arriving = match &own {
-            Some((window, _)) => self.with_processes(plan, window, buffer),
+            Some((part, _)) => self.with_processes(plan, part, buffer),
             None => Vec::new(),
         };
         let batches = batches(&mut arriving, self.here.arrangement.buffer_bytes);
@@ -343,11 +391,9 @@ impl Call<'_> {
         }
         // SAFETY: `outbox` is left alone until the wait is over. The program keeps its buffer during the call.
         unsafe { self.begin(true, &leaving, outbox, &mut sends)? };
-        let Some((window, storage)) = own else {
-            return self.mpi.wait(&mut sends).map(Ok);
+        let Some((part, aggregator)) = own else {
+            return self.mpi.wait(&mut sends);
         };
-        let coverage = &mut buffers.coverage;
-        coverage.clear(size);
         for (number, batch) in batches.into_iter().enumerate() {
             let batch = &arriving[batch];
             if number > 0 {
@@ -360,7 +406,7 @@ impl Call<'_> {
                     Some(_) => &inbox[..0],
                     None => &inbox[parcel.in_stage()],
                 };
-                for transfer in plan.transfers(parcel.other, &window) {
+                for transfer in plan.transfers(parcel.other, &part) {
                     if parcel.direct.is_none() {
                         let (now, later) = rest.split_at(transfer.file.bytes() as usize);
                         buffer[place(&transfer)].copy_from_slice(now);
@@ -370,56 +416,73 @@ impl Call<'_> {
                 }
             }
         }
-        for transfer in plan.transfers(self.processes.rank, &window) {
+        for transfer in plan.transfers(self.processes.rank, &part) {
             self.memory
                 .gather(transfer.memory, &mut buffer[place(&transfer)]);
             coverage.add(transfer.buffer, transfer.file.bytes());
         }
-        let meter = &mut buffers.meter;
-        let write = |(begin, end, offset): (u64, u64, u64)| {
-            meter.time(|| storage.write(&buffer[begin as usize..end as usize], offset))
-        };
-        let outcome = in_file(&window, coverage, 0).try_for_each(write);
-        self.mpi.wait(&mut sends)?;
-        Ok(outcome)
+        aggregator.begin(Task {
+            direction: Direction::Write,
+            part,
+            window,
+        });
+        self.mpi.wait(&mut sends)
+    }
+
+    /// The task of reading what processes access of a part.
+    fn reading(&self, plan: &ExchangePlan, part: FileDomain, mut window: Window) -> Task {
+        let (_, coverage) = window.clear(part.bytes());
+        for process in 0..self.processes.size {
+            for transfer in plan.transfers(process, &part) {
+                coverage.add(transfer.buffer, transfer.file.bytes());
+            }
+        }
+        Task {
+            direction: Direction::Read,
+            part,
+            window,
+        }
     }
 
     fn read_round(
         &self,
         plan: &ExchangePlan,
         round: u64,
+        own: Option<Reading>,
         buffers: &mut Buffers,
-    ) -> Result<Outcome> {
+    ) -> Result<()> {
         let (mut receives, mut sends) = (self.mpi.requests(), self.mpi.requests());
         let arriving = self.with_aggregators(plan, round);
         let inbox = room(&mut buffers.outbox, staged(&arriving));
         // SAFETY: what arrives goes to places of its own in the program's buffer and in `inbox`, which is left alone
         // until the wait is over.
         unsafe { self.begin(false, &arriving, inbox, &mut receives)? };
-        let mut outcome = Ok(());
-        if let Some((window, storage)) = self.own_window(plan, round) {
-            let buffer = room(&mut buffers.window, window.bytes());
-            let mut leaving = self.with_processes(plan, &window, buffer);
-            let coverage = &mut buffers.coverage;
-            coverage.clear(window.bytes());
-            let others = leaving.iter().map(|parcel| parcel.other);
-            for process in others.chain([self.processes.rank]) {
-                for transfer in plan.transfers(process, &window) {
-                    coverage.add(transfer.buffer, transfer.file.bytes());
-                }
+        if let Some(Reading {
+            part,
+            is_read,
+            next,
+            aggregator,
+        }) = own
+        {
+            if !is_read {
+                let window = aggregator.window();
+                aggregator.begin(self.reading(plan, part, window));
             }
-            let meter = &mut buffers.meter;
-            let read = |(begin, end, offset): (u64, u64, u64)| {
-                meter.time(|| storage.read(&mut buffer[begin as usize..end as usize], offset))
-            };
-            outcome = in_file(&window, coverage, READ_GAP_BYTES).try_for_each(read);
+            aggregator.wait();
+            let mut window = aggregator.window();
+            if let Some(next) = next {
+                let other = aggregator.window();
+                aggregator.begin(self.reading(plan, next, other));
+            }
+            let buffer = window.bytes();
+            let mut leaving = self.with_processes(plan, &part, buffer);
             let batches = batches(&mut leaving, self.here.arrangement.buffer_bytes);
             let outbox = room(&mut buffers.inbox, largest(&leaving, &batches));
             for batch in batches {
                 let batch = &leaving[batch];
                 for parcel in batch.iter().filter(|parcel| parcel.direct.is_none()) {
                     let mut rest = &mut outbox[parcel.in_stage()];
-                    for transfer in plan.transfers(parcel.other, &window) {
+                    for transfer in plan.transfers(parcel.other, &part) {
                         let (now, later) = rest.split_at_mut(transfer.file.bytes() as usize);
                         now.copy_from_slice(&buffer[place(&transfer)]);
                         rest = later;
@@ -429,10 +492,11 @@ impl Call<'_> {
                 unsafe { self.begin(true, batch, outbox, &mut sends)? };
                 self.mpi.wait(&mut sends)?;
             }
-            for transfer in plan.transfers(self.processes.rank, &window) {
+            for transfer in plan.transfers(self.processes.rank, &part) {
                 self.memory
                     .scatter(transfer.memory, &buffer[place(&transfer)]);
             }
+            aggregator.give_back(window);
         }
         self.mpi.wait(&mut receives)?;
         for parcel in arriving.iter().filter(|parcel| parcel.direct.is_none()) {
@@ -443,8 +507,18 @@ impl Call<'_> {
                 rest = later;
             }
         }
-        Ok(outcome)
+        Ok(())
     }
+}
+
+/// What an aggregator has to do in a round of a read.
+struct Reading<'r, 's> {
+    part: FileDomain,
+    /// It was begun beside the round before.
+    is_read: bool,
+    /// What is to be read beside this round.
+    next: Option<FileDomain>,
+    aggregator: &'r mut Aggregator<'s>,
 }
 
 /// The bytes between this process and another one in a round.
@@ -510,18 +584,4 @@ fn list_bytes(buffer_bytes: u64, processes: usize) -> u64 {
 /// Where a piece lies in the buffer of the aggregator.
 fn place(transfer: &Transfer) -> Range<usize> {
     transfer.buffer as usize..(transfer.buffer + transfer.file.bytes()) as usize
-}
-
-/// What of a window is covered: begin and end in the buffer, and the offset in the file.
-fn in_file<'a>(
-    window: &FileDomain,
-    coverage: &'a Coverage,
-    gap: u64,
-) -> impl Iterator<Item = (u64, u64, u64)> + 'a {
-    let window = *window;
-    window.pieces().flat_map(move |piece| {
-        let first = window.bytes_below(piece.start);
-        let runs = coverage.runs(first, first + piece.bytes(), gap);
-        runs.map(move |(begin, end)| (begin, end, piece.start + (begin - first)))
-    })
 }

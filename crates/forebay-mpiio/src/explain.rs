@@ -22,6 +22,8 @@ pub struct Meter {
     pub file_calls: u64,
     /// Nanoseconds in them.
     pub file_nanos: u64,
+    /// Nanoseconds in which nothing else was done meanwhile.
+    pub waited_nanos: u64,
     /// Nanoseconds in all calls that this layer carried out.
     pub call_nanos: u64,
     /// The most bytes that its buffers took.
@@ -29,17 +31,29 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Has one read or write of the file done, and counts it.
+    /// Has one read or write of the file done, and counts it. Nothing else is done meanwhile.
     pub fn time<T>(&mut self, call: impl FnOnce() -> T) -> T {
         let begin = Instant::now();
         let done = call();
-        self.file_nanos += begin.elapsed().as_nanos() as u64;
+        let nanos = begin.elapsed().as_nanos() as u64;
+        self.file_nanos += nanos;
+        self.waited_nanos += nanos;
         self.file_calls += 1;
         done
     }
 
+    /// Counts what a part of the work has counted.
+    pub fn add(&mut self, part: Meter) {
+        self.rounds += part.rounds;
+        self.file_calls += part.file_calls;
+        self.file_nanos += part.file_nanos;
+        self.waited_nanos += part.waited_nanos;
+        self.call_nanos += part.call_nanos;
+        self.buffer_bytes = self.buffer_bytes.max(part.buffer_bytes);
+    }
+
     /// Words of a message.
-    pub const WORDS: usize = 5;
+    pub const WORDS: usize = 6;
 
     /// Words for a message.
     pub fn to_words(self) -> [u64; Self::WORDS] {
@@ -47,6 +61,7 @@ impl Meter {
             self.rounds,
             self.file_calls,
             self.file_nanos,
+            self.waited_nanos,
             self.call_nanos,
             self.buffer_bytes,
         ]
@@ -58,8 +73,9 @@ impl Meter {
             rounds: words[0],
             file_calls: words[1],
             file_nanos: words[2],
-            call_nanos: words[3],
-            buffer_bytes: words[4],
+            waited_nanos: words[3],
+            call_nanos: words[4],
+            buffer_bytes: words[5],
         }
     }
 }
@@ -116,6 +132,18 @@ struct Prediction {
     traffic: Option<LockTraffic>,
 }
 
+/// Where the time of the slowest rank went.
+struct Time {
+    /// Seconds in calls.
+    seconds: f64,
+    /// The share of them in which the file was read or written.
+    file: f64,
+    /// The share in which anything else was done.
+    exchange: f64,
+    /// The share in which both were.
+    both: f64,
+}
+
 impl Explanation<'_> {
     fn meters(&self) -> impl Iterator<Item = Meter> + '_ {
         self.meters.chunks(Meter::WORDS).map(Meter::from_words)
@@ -129,12 +157,16 @@ impl Explanation<'_> {
         self.meters().map(of).max().unwrap_or(0)
     }
 
-    /// Nanoseconds in calls of the slowest rank, and the share of them that it spent with the file.
-    fn time(&self) -> (u64, f64) {
+    fn time(&self) -> Time {
         let slowest = self.meters().max_by_key(|meter| meter.call_nanos);
         let slowest = slowest.unwrap_or_default();
-        let share = slowest.file_nanos as f64 / slowest.call_nanos.max(1) as f64;
-        (slowest.call_nanos, share)
+        let share = |nanos: u64| nanos as f64 / slowest.call_nanos.max(1) as f64;
+        Time {
+            seconds: slowest.call_nanos as f64 / 1e9,
+            file: share(slowest.file_nanos),
+            exchange: share(slowest.call_nanos.saturating_sub(slowest.waited_nanos)),
+            both: share(slowest.file_nanos.saturating_sub(slowest.waited_nanos)),
+        }
     }
 
     fn domains(&self) -> Option<FileDomains> {
@@ -238,14 +270,18 @@ impl Explanation<'_> {
                 self.most(|m| m.buffer_bytes)
             ),
         );
-        let (nanos, share) = self.time();
+        let time = self.time();
+        let both = match arranged.overlaps {
+            true => format!(", of that at the same time {:.0} %", 100.0 * time.both),
+            false => String::new(),
+        };
         row(
             "time",
             format!(
-                "{:.6} s in calls on the slowest rank: file {:.0} %, exchange {:.0} %",
-                nanos as f64 / 1e9,
-                100.0 * share,
-                100.0 * (1.0 - share)
+                "{:.6} s in calls on the slowest rank: file {:.0} %, exchange {:.0} %{both}",
+                time.seconds,
+                100.0 * time.file,
+                100.0 * time.exchange
             ),
         );
         let domains = self.domains();
@@ -288,10 +324,10 @@ impl Explanation<'_> {
     /// One line of JSON.
     pub fn to_json(&self) -> String {
         let tally = self.tally;
-        let (nanos, share) = self.time();
+        let time = self.time();
         let mut json = format!(
             "{{\"path\":{},\"ranks\":{},\"calls\":{{\"exchanged\":{},\"direct\":{},\"left_as_good\":{},\"left_atomic\":{},\"left_unfit\":{}}},\
-             \"pieces\":{},\"bytes\":{},\"file_calls\":{},\"rounds\":{},\"buffer_bytes\":{},\"seconds\":{},\"file_share\":{}",
+             \"pieces\":{},\"bytes\":{},\"file_calls\":{},\"rounds\":{},\"buffer_bytes\":{},\"seconds\":{},\"file_share\":{},\"overlap_share\":{}",
             quoted(&self.path.to_string_lossy()),
             self.meters().count(),
             tally.exchanged,
@@ -304,8 +340,9 @@ impl Explanation<'_> {
             self.sum(|m| m.file_calls),
             self.most(|m| m.rounds),
             self.most(|m| m.buffer_bytes),
-            nanos as f64 / 1e9,
-            share
+            time.seconds,
+            time.file,
+            time.both
         );
         // A string takes whatever is written to it.
         if let Some(arranged) = self.arrangement {

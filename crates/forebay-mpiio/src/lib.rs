@@ -22,6 +22,7 @@
 
 mod abi;
 mod alone;
+mod beside;
 mod datatype;
 mod entry;
 mod exchange;

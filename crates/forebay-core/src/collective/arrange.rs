@@ -27,10 +27,12 @@ pub struct Wishes {
     pub method: Option<Method>,
     /// The locks of the file system (`forebay_locks`).
     pub locks: Option<LockProtocol>,
+    /// Reads and writes beside the exchange (`forebay_overlap`).
+    pub overlaps: Option<bool>,
 }
 
 /// The names of all settings that [`Wishes::set`] knows.
-pub const SETTINGS: [&str; 11] = [
+pub const SETTINGS: [&str; 12] = [
     "forebay_collective",
     "romio_cb_read",
     "romio_cb_write",
@@ -42,6 +44,7 @@ pub const SETTINGS: [&str; 11] = [
     "forebay_partition",
     "forebay_groups",
     "forebay_locks",
+    "forebay_overlap",
 ];
 
 impl Wishes {
@@ -77,6 +80,13 @@ impl Wishes {
                     _ => self.method,
                 }
             }
+            "forebay_overlap" => {
+                self.overlaps = match value {
+                    "enable" => Some(true),
+                    "disable" => Some(false),
+                    _ => self.overlaps,
+                }
+            }
             "forebay_locks" => self.locks = LockProtocol::named(value).or(self.locks),
             "forebay_groups" => {
                 if let Some(Method::GroupCyclic(groups)) = &mut self.method {
@@ -103,6 +113,7 @@ impl Wishes {
             servers: Some(arranged.layout.servers),
             method: Some(arranged.method),
             locks: Some(arranged.protocol),
+            overlaps: Some(arranged.overlaps),
             ..Wishes::default()
         }
     }
@@ -127,7 +138,12 @@ impl Wishes {
             u32::MAX => "*:*".to_owned(),
             n => format!("*:{n}"),
         };
+        let overlaps = |is: bool| if is { "enable" } else { "disable" };
         let settings = [
+            (
+                "forebay_overlap",
+                self.overlaps.map(|is| overlaps(is).to_owned()),
+            ),
             ("forebay_locks", self.locks.map(|l| l.name().to_owned())),
             ("cb_nodes", self.aggregators.map(|n| n.to_string())),
             ("cb_config_list", self.per_node.map(nodes)),
@@ -183,7 +199,10 @@ impl Wishes {
         };
         let small = |n: Option<u32>| n.map_or(UNSAID, u64::from);
         [
-            u64::from(self.off) | u64::from(self.always) << 1,
+            u64::from(self.off)
+                | u64::from(self.always) << 1
+                | u64::from(self.overlaps == Some(true)) << 2
+                | u64::from(self.overlaps == Some(false)) << 3,
             small(self.aggregators),
             small(self.per_node),
             self.buffer_bytes.unwrap_or(UNSAID),
@@ -198,9 +217,11 @@ impl Wishes {
     pub fn from_words(words: &[u64]) -> Self {
         let word = |at: usize| words.get(at).copied().filter(|&w| w != UNSAID);
         let small = |at| word(at).map(|w| w as u32);
+        let is_set = |bit: u32| word(0).is_some_and(|w| w >> bit & 1 != 0);
         Wishes {
-            off: word(0).is_some_and(|w| w & 1 != 0),
-            always: word(0).is_some_and(|w| w & 2 != 0),
+            off: is_set(0),
+            always: is_set(1),
+            overlaps: is_set(2).then_some(true).or(is_set(3).then_some(false)),
             aggregators: small(1),
             per_node: small(2),
             buffer_bytes: word(3),
@@ -249,6 +270,9 @@ pub struct Arrangement {
     pub always: bool,
     /// The file system is one of this node, and has no locks between clients.
     pub is_free: bool,
+    /// An aggregator reads and writes beside the exchange, with a second buffer. On a file system of this node it would take the
+    /// processor from those that it exchanges with.
+    pub overlaps: bool,
     /// The locks of the file system.
     pub protocol: LockProtocol,
     /// Where they are known from.
@@ -319,6 +343,7 @@ impl Arrangement {
             buffer_bytes: buffer.clamp(1, Self::MAX_BUFFER_BYTES),
             always: wishes.always,
             is_free,
+            overlaps: wishes.overlaps.unwrap_or(!is_free),
             protocol,
             source,
             reason,

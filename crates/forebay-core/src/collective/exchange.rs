@@ -138,6 +138,14 @@ impl<'a> ExchangePlan<'a> {
         }
     }
 
+    /// Windows of the domain of an aggregator; some of them may have nothing that anybody accesses.
+    pub fn windows(&self, aggregator: u32) -> u64 {
+        self.domains
+            .domain(aggregator)
+            .bytes()
+            .div_ceil(self.buffer_bytes)
+    }
+
     /// What an aggregator handles in a round: a part of its domain, at most a buffer; `None` if it has nothing to do.
     pub fn window(&self, aggregator: u32, round: u64) -> Option<FileDomain> {
         let turn = turn_of(&self.domains, aggregator);
