@@ -18,6 +18,8 @@ const PASSING: u64 = LEAVING | DOUBTFUL;
 const BELOW_BODY: u64 = u32::MAX as u64;
 /// Of a directory: the sum over the contents of the files in it that have several names. Above it lies that over everything else.
 const CONTENTS: u64 = BELOW_BODY & !FLAGS;
+/// Of a file that was renamed, without [`IN_FULL`]: a hash of its time of birth, or 0 if that is not known.
+const BORN: u64 = BELOW_BODY & !FLAGS;
 /// As far as the sum over contents has to be raised to count in the one above it.
 const ABOVE: u32 = 32;
 
@@ -27,13 +29,15 @@ const ABOVE: u32 = 32;
 /// long as it has another name: it may change through that, and removing one name loses nothing (`drain::shared_files` judges
 /// names that go together). A directory is known by its inode number and, where that was looked at, by what is in it: names, inode
 /// numbers and contents. The contents of files with several names are a sum of their own, since those may change in the same way.
-/// The device is no part of it: network file systems get another number with each mount.
+/// What may change altogether is known by its inode number and, where the file system tells it, its time of birth: another file may get
+/// the number when it is gone. The device is no part of it: network file systems get another number with each mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Identity {
     ino: u64,
-    /// Flags. Above them for a directory 27 bits of a sum over the contents of files in it with several names and 32 of one over
-    /// other contents, names and inode numbers; for anything else as many of a hash of its change time, and of one of its type,
-    /// size and modification time.
+    /// Flags, and above them 27 bits and 32 more. Of a directory of which is known what is in it: a sum over the contents of files in it
+    /// with several names, and one over other contents, names and inode numbers. Of another directory: nothing, and a hash of its
+    /// time of birth, or 0. Of anything else: a hash of its change time, or of its birth ([`BORN`]), or 0; and one of its type, size
+    /// and modification time.
     state: u64,
 }
 
@@ -217,7 +221,7 @@ impl Identity {
     }
 
     /// Of this with all contents, however many names a file has.
-    pub fn in_full(self) -> Self {
+    pub fn strictly(self) -> Self {
         Identity {
             state: self.state & !SHARED,
             ..self
@@ -232,6 +236,19 @@ impl Identity {
                 state: self.state & (PASSING | IS_DIR),
                 ..self
             },
+        }
+    }
+
+    /// Of something with these attributes that was renamed in the buffer: see [`Identity::leaving`]. A file that is made later with the
+    /// same inode number is another one.
+    pub fn of_leaving(attr: &Attr) -> Self {
+        let known = Self::of(attr).leaving();
+        if attr.is_dir() || attr.btime == Timestamp::default() {
+            return known;
+        }
+        Identity {
+            state: known.state & !(BELOW_BODY & !FLAGS | IN_FULL) | of_time(attr.btime) & BORN,
+            ..known
         }
     }
 
@@ -299,7 +316,7 @@ impl Identity {
         let is_dir = |state: u64| state & IS_DIR != 0;
         match (is_dir(self.state), is_dir(now.state)) {
             (true, true) => self.has_number_of(now),
-            (false, false) if self.may_change(attr) => self.ino == now.ino,
+            (false, false) if self.may_change(attr) => self.is_inode_of(attr),
             (false, false) => self.is_same(now),
             _ => false,
         }
@@ -312,7 +329,17 @@ impl Identity {
 
     /// Is it this inode, whatever has become of it?
     pub fn is_inode_of(self, now: &Attr) -> bool {
-        self.is_same_inode(Self::new(now, false))
+        let is_other = self.birth() != 0 && Self::of_leaving(now).birth() != self.birth();
+        let may_tell = now.btime != Timestamp::default();
+        self.is_same_inode(Self::new(now, false)) && !(is_other && may_tell)
+    }
+
+    /// See [`BORN`].
+    fn birth(self) -> u64 {
+        match self.state & (LEAVING | IN_FULL | IS_DIR) {
+            LEAVING => self.state & BORN,
+            _ => 0,
+        }
     }
 
     /// Is it this directory? Where its birth is known, one that was made later with the same number is another one.
@@ -329,7 +356,7 @@ impl Identity {
     }
 
     /// Is it the same, wherever it is going? What files with several names hold in a directory does not count, unless it is known
-    /// [`Identity::in_full`].
+    /// [`Identity::strictly`].
     pub fn is_same(self, other: Self) -> bool {
         let differs = |a: u64, b: u64| (a ^ b) & !(PASSING | SHARED) != 0;
         let are_dirs = self.state & other.state & IS_DIR != 0;
@@ -485,6 +512,23 @@ mod tests {
     }
 
     #[test]
+    fn what_was_renamed_is_another_file_if_it_was_made_later_with_its_number() {
+        let born = |sec| {
+            let mut attr = file();
+            attr.btime.sec = sec;
+            attr
+        };
+        let known = Identity::of_leaving(&born(5));
+        let mut changed = born(5);
+        (changed.size, changed.nlink) = (1, 3);
+        assert!(known.is(&changed) && known.is_inode_of(&changed) && known.is_leaving());
+        assert!(!known.is(&born(6)) && !known.is_inode_of(&born(6)));
+        // Some file systems do not tell it, and records of earlier versions do not know it.
+        assert!(known.is(&born(0)) && Identity::of_leaving(&born(0)).is(&born(6)));
+        assert!(Identity::of(&born(5)).leaving().is(&born(6)));
+    }
+
+    #[test]
     fn a_copy_stays_what_it_is_when_it_gets_its_name() {
         let known = Identity::of_copy(&file());
         let mut named = file();
@@ -600,13 +644,13 @@ mod tests {
             dir.with_contents([(&b"d"[..], Some(sub))])
         };
         let known = with(2, 100, 9);
-        assert!(known.is_same(known) && known.in_full().is_same(known));
+        assert!(known.is_same(known) && known.strictly().is_same(known));
         // It was changed by the other name.
         let changed = with(2, 101, 9);
-        assert!(known.is_same(changed) && !known.in_full().is_same(changed));
+        assert!(known.is_same(changed) && !known.strictly().is_same(changed));
         // The other name has gone.
         let alone = with(1, 100, 9);
-        assert!(!known.is_same(alone) && known.in_full().is_same(alone));
+        assert!(!known.is_same(alone) && known.strictly().is_same(alone));
         let path = [&b"d"[..], b"a"];
         let both = |size| {
             let mut attr = file();
@@ -614,10 +658,10 @@ mod tests {
             let contents = Identity::of_copy(&attr).contents_at(path.into_iter());
             with(1, size, 9).with_shared(contents)
         };
-        assert!(known.is_same(both(101)) && !known.in_full().is_same(both(101)));
-        assert!(known.is_same(both(100)) && known.in_full().is_same(both(100)));
+        assert!(known.is_same(both(101)) && !known.strictly().is_same(both(101)));
+        assert!(known.is_same(both(100)) && known.strictly().is_same(both(100)));
         let other = with(2, 100, 10);
-        assert!(!known.is_same(other) && !known.in_full().is_same(other));
+        assert!(!known.is_same(other) && !known.strictly().is_same(other));
     }
 
     #[test]

@@ -3,7 +3,8 @@
 
 use crate::counters::Counters;
 use crate::pfs::{self, During, Trouble, Work};
-use crate::removal::{self, Spared, Touched};
+use crate::removal::{self, Spared};
+use crate::touched::Touched;
 use forebay_core::drain::{AsideFate, AsideNote, Tick, clock_path, names_beside, paths_aside};
 use forebay_core::facts::Timestamp;
 use forebay_core::path::TreePath;
@@ -309,7 +310,7 @@ pub(crate) fn sweep_in(
 fn bring_out(lower: &Lower, note: &AsideNote) -> Work<Option<TreePath>> {
     match note.fate(pfs::look(lower, &note.aside)?.as_ref()) {
         AsideFate::None => Ok(None),
-        AsideFate::Remove => give_back(lower, note).map(Some),
+        AsideFate::Remove => pfs::give_back(lower, &note.aside, note.places()).map(Some),
         AsideFate::Rename => name_beside(lower, &note.aside, note.path.name()).map(Some),
     }
 }
@@ -405,23 +406,6 @@ fn name_beside(lower: &Lower, aside: &TreePath, name: &[u8]) -> Work<TreePath> {
         }
     }
     Err(Errno::EXIST).during("rename")
-}
-
-/// Renames what is aside to where it was, or to another of its places.
-fn give_back(lower: &Lower, note: &AsideNote) -> Work<TreePath> {
-    let mut places = note.places();
-    loop {
-        let place = places.place();
-        match pfs::rename(lower, &note.aside, &place) {
-            Ok(()) => {
-                lower.note_changed(note.aside.parent());
-                lower.note_changed(places.dir().clone());
-                return Ok(place);
-            }
-            Err(trouble) if places.move_on(trouble.errno.raw_os_error()) => {}
-            Err(trouble) => return Err(trouble),
-        }
-    }
 }
 
 #[cfg(test)]

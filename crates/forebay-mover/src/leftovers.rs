@@ -3,7 +3,8 @@
 use crate::aside;
 use crate::counters::Counters;
 use crate::pfs::{During, Trouble};
-use crate::removal::{self, Touched};
+use crate::removal;
+use crate::touched::Touched;
 use forebay_core::drain::{is_aside, is_leftover, is_leftover_of, is_old_note};
 use forebay_core::facts::Attr;
 use forebay_core::path::TreePath;

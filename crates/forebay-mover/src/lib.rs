@@ -1,8 +1,19 @@
 //! The mover: brings what is in the buffer to the PFS, and says what is left.
 //!
 //! [`forebay_core::drain`] decides everything; here are the threads that ask it for acts, and the system calls
-//! that carry them out: [`pfs_acts`] change on the PFS, [`known`] looks through its directories, [`leftovers`] of earlier
-//! drains go from them, [`copies`] are made, synced, verified and named, and [`processes`] tell what programs have open.
+//! that carry them out.
+//!
+//! | room | what it does |
+//! |---|---|
+//! | `pass`, `crew`, `ground` | threads that carry out acts; where they do |
+//! | `pfs`, `pfs_acts` | names and directories of the PFS change |
+//! | `known` | looks through its directories |
+//! | `aside`, `removal`, `leftovers` | directories that go are put aside, and removed but for what others have put there; what earlier drains have left goes |
+//! | `touched` | what the drain has changed itself, which is no change by others |
+//! | `lent_dirs` | permissions that owners of directories have for an act |
+//! | `copies`, `copy`, `throttle` | copies are made, synced, verified and named |
+//! | `processes` | what programs have open |
+//! | `counters`, `inventory` | what is told of it |
 #![forbid(unsafe_code)]
 
 mod aside;
@@ -21,6 +32,7 @@ mod pfs_acts;
 mod processes;
 mod removal;
 mod throttle;
+mod touched;
 
 pub use counters::Counters;
 pub use ground::{Door, Ground, Halt, Points};

@@ -7,8 +7,8 @@ use crate::ground::{Ground, Halt, Points};
 use crate::lent_dirs::LentDirs;
 use crate::pfs::{During, LastDir, Trouble};
 use crate::pfs_acts::Removal;
-use crate::removal::Touched;
 use crate::throttle::Throttle;
+use crate::touched::Touched;
 use crate::{aside, known, leftovers, pfs_acts, processes};
 use forebay_admin::drain::{self as admin, DrainRequest, Take};
 use forebay_core::drain::{
@@ -150,8 +150,8 @@ impl<'g> Pass<'g> {
                 batches: at_once.batches,
                 objects: at_once.objects,
                 patient: request.patience_ms > 0,
-                // Without random bits the names can be told in advance, and are as good otherwise.
-                secret: NameSecret([0, 1].map(|_| sys::random().unwrap_or_default())),
+                // The run gets one of its own.
+                secret: NameSecret([0, 0]),
             },
             choices: request.take.iter().filter_map(choice).collect(),
             patience: Duration::from_millis(request.patience_ms),
@@ -163,9 +163,14 @@ impl<'g> Pass<'g> {
     /// Drains. Notes what cannot be drained, and goes on with the rest.
     ///
     /// # Errors
-    /// The tables failed, or a test has cut the drain short.
+    /// The tables failed, there are no random bits, or a test has cut the drain short.
     pub fn run(&self) -> Result<(), Halt> {
         let lower = self.ground.lower;
+        let random = || sys::random().during("get random bits").map_err(fault);
+        let terms = PassTerms {
+            secret: NameSecret([random()?, random()?]),
+            ..self.terms.clone()
+        };
         self.counters.syncs_by(lower.sync_by());
         self.counters.keeps_objects_in(self.ground.instance);
         lower.times().begin_drain();
@@ -173,13 +178,12 @@ impl<'g> Pass<'g> {
         self.lent.restore_all(lower, self.counters);
         lower.keep_times(&TreePath::root());
         let outcome = self.drive(
-            Drain::new(self.terms.clone()).choosing(self.choices.clone()),
+            Drain::new(terms).choosing(self.choices.clone()),
             self.terms.batches,
         );
         self.give_times_back();
         let outcome = outcome.map_err(|halt| resume_after(self.ground, halt));
         let withheld = self.ground.objects.withheld().during("quarantine");
-        let fault = |trouble: Trouble| Halt::Fault(Fault::Disk(trouble.into_core()));
         self.counters.withhold(withheld.map_err(fault)?);
         outcome
     }
@@ -491,4 +495,9 @@ impl<'g> Pass<'g> {
     pub(crate) fn is_stopping(&self) -> bool {
         self.counters.is_stopping()
     }
+}
+
+/// The local disk or the kernel refuses something without which nothing goes on.
+fn fault(trouble: Trouble) -> Halt {
+    Halt::Fault(Fault::Disk(trouble.into_core()))
 }

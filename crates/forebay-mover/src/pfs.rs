@@ -1,6 +1,6 @@
 //! The PFS as the mover changes it. Each failure names its operation.
 
-use forebay_core::drain::{Name, Named, names_beside};
+use forebay_core::drain::{Name, Named, Places, names_beside};
 use forebay_core::facts::{Attr, Inode};
 use forebay_core::identity::Identity;
 use forebay_core::path::TreePath;
@@ -113,6 +113,22 @@ impl LastDir {
 pub fn rename(lower: &Lower, from: &TreePath, to: &TreePath) -> Work<()> {
     let (a, b) = (parent(lower, from)?, parent(lower, to)?);
     rename_free(a.as_fd(), from.name(), b.as_fd(), to.name())
+}
+
+/// Gives what is at `at` the first of these places that is free. Gives that.
+pub(crate) fn give_back(lower: &Lower, at: &TreePath, mut places: Places) -> Work<TreePath> {
+    loop {
+        let place = places.place();
+        match rename(lower, at, &place) {
+            Ok(()) => {
+                lower.note_changed(at.parent());
+                lower.note_changed(places.dir().clone());
+                return Ok(place);
+            }
+            Err(trouble) if places.move_on(trouble.errno.raw_os_error()) => {}
+            Err(trouble) => return Err(trouble),
+        }
+    }
 }
 
 /// What may be removed from under the temporary name of a copy: the copy, and what the copy has replaced. Everything else there is

@@ -4,7 +4,8 @@ use crate::aside::{self, Refused};
 use crate::counters::Counters;
 use crate::known;
 use crate::pfs::{self, During, Trouble};
-use crate::removal::{self, Spared, Touched};
+use crate::removal::{self, Spared};
+use crate::touched::Touched;
 use forebay_core::drain::{self, NewDir, Places};
 use forebay_core::facts::Attr;
 use forebay_core::identity::Identity;
@@ -37,24 +38,14 @@ pub(crate) fn rename(
         pfs::rename(lower, from, to)?;
         match pfs::look(lower, to)? {
             Some(moved) if !is.is_inode_of(&moved) => {
-                give_back(lower, to, from);
+                // If its name is taken again, it gets one beside it; where nothing can be renamed it stays, and the next look finds it.
+                let _ = pfs::give_back(lower, to, Places::of(from));
                 Err(Errno::EXIST).during("rename")
             }
             _ => Ok(()),
         }
     };
     rename().map_err(Trouble::into_core)
-}
-
-/// Gives what others have put in place of something at the last moment its name back. If that is taken again, it gets one beside it;
-/// where nothing can be renamed it stays, and the next look finds it.
-fn give_back(lower: &Lower, at: &TreePath, from: &TreePath) {
-    let mut places = Places::of(from);
-    while let Err(trouble) = pfs::rename(lower, at, &places.place()) {
-        if !places.move_on(trouble.errno.raw_os_error()) {
-            break;
-        }
-    }
 }
 
 /// See [`drain::Act::Remove`].
@@ -385,7 +376,7 @@ mod tests {
         // They have the name again already.
         fs::rename(at("ours"), at("free")).unwrap();
         tree.write("ours");
-        give_back(&tree.lower, &path("free"), &path("ours"));
+        pfs::give_back(&tree.lower, &path("free"), Places::of(&path("ours"))).unwrap();
         assert_eq!(tree.text("ours").as_deref(), Some("ours"));
         assert_eq!(tree.text("ours.theirs1").as_deref(), Some("theirs"));
         // It is the same, whatever has been written to it.

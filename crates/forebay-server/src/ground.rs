@@ -94,10 +94,6 @@ impl DrainFacts for ServerHandle {
     fn me(&self) -> BridgeId {
         self.me
     }
-
-    fn is_home(&self, _path: &TreePath) -> bool {
-        true
-    }
 }
 
 impl Door for ServerHandle {

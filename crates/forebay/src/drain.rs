@@ -326,7 +326,7 @@ pub fn tell_left(drained: &Drained, place: &Place, retry: &str) {
 pub fn why(left: &Left) -> String {
     match left.reason {
         Reason::Open => "still open for writing".to_owned(),
-        Reason::Changing => "it changed while it was copied".to_owned(),
+        Reason::Changing => "programs were changing it".to_owned(),
         Reason::Changed => {
             "others have changed it on the PFS since: nothing was touched there".to_owned()
         }

@@ -45,6 +45,31 @@ fn tests_in(source: &str) -> Vec<&str> {
     names
 }
 
+fn sources() -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    rust_files(&repository().join("crates"), &mut files);
+    rust_files(&repository().join("benches"), &mut files);
+    files
+}
+
+/// A whole source file shows nothing: a promise names the test in it.
+#[test]
+fn no_promise_names_a_source_file_without_a_test() {
+    let text = fs::read_to_string(repository().join("docs/SEMANTICS.md")).unwrap();
+    let files = sources();
+    let is_source = |quoted: &&str| {
+        let file = Path::new(quoted);
+        quoted.contains('/') && files.iter().any(|f| f.with_extension("").ends_with(file))
+    };
+    let named: Vec<_> = text
+        .split('`')
+        .skip(1)
+        .step_by(2)
+        .filter(is_source)
+        .collect();
+    assert!(named.is_empty(), "{named:?}");
+}
+
 #[test]
 fn every_test_that_a_promise_names_exists() {
     let text = fs::read_to_string(repository().join("docs/SEMANTICS.md")).unwrap();
@@ -54,9 +79,7 @@ fn every_test_that_a_promise_names_exists() {
         "only {} tests are named",
         citations.len()
     );
-    let mut files = Vec::new();
-    rust_files(&repository().join("crates"), &mut files);
-    rust_files(&repository().join("benches"), &mut files);
+    let files = sources();
     let missing: Vec<_> = citations
         .iter()
         .filter(|(file, test)| {

@@ -311,7 +311,7 @@ pub enum Act {
         is: Identity,
     },
     /// Take a directory of the PFS away with all that is in it: [`Got::Did`]. If it is not empty it is best
-    /// renamed to `aside` (or to that with a number behind it, if it exists): it will be swept.
+    /// renamed to `aside`, or to that name in its own directory (or to one with a number behind it, if that exists): it will be swept.
     Discard {
         /// The directory.
         path: TreePath,
@@ -361,7 +361,7 @@ pub enum Act {
     /// Bring the entries of these directories of the PFS to its disks: [`Got::Each`].
     SyncDirs(Vec<TreePath>),
     /// Remove from these directories of the PFS what an interrupted drain has left: [`Got::Each`]. One that is not there holds
-    /// nothing.
+    /// nothing. Of the root: also everything that is aside elsewhere, so that after a success no name is.
     Sweep {
         /// Which directories.
         dirs: Vec<TreePath>,

@@ -417,12 +417,12 @@ impl Choose {
             }),
             (_, _) if conflict.is_of_both => Some(opened(&path, &record)),
             (Side::Ours, Some(attr)) if is_replaced => Some(PathRecord {
-                arriving: Some(Box::new(Identity::of(attr).leaving())),
+                arriving: Some(Box::new(Identity::of_leaving(attr))),
                 ..record.clone()
             }),
             // Decided for this name: it tells others of the same file nothing.
             (Side::Ours, _) => Some(PathRecord {
-                replaces: now.map(Identity::in_full),
+                replaces: now.map(Identity::strictly),
                 hides: Some(conflict.theirs),
                 drained: None,
                 ..record.clone()

@@ -75,9 +75,6 @@ pub trait DrainFacts {
     /// This bridge.
     fn me(&self) -> BridgeId;
 
-    /// Is this bridge home of the path?
-    fn is_home(&self, path: &TreePath) -> bool;
-
     /// Can programs of this bridge have made this file of the PFS what these attributes tell, by writing to it in place
     /// ([`crate::in_place::WrittenInPlace::may_have_made`])?
     fn is_written_in_place(&self, _file: &Attr) -> bool {

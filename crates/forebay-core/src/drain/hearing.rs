@@ -127,10 +127,6 @@ impl DrainFacts for Hearing<'_> {
         self.facts.me()
     }
 
-    fn is_home(&self, path: &TreePath) -> bool {
-        self.facts.is_home(path)
-    }
-
     fn is_written_in_place(&self, file: &Attr) -> bool {
         self.facts.is_written_in_place(file)
     }

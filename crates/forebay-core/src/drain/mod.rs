@@ -31,15 +31,17 @@
 //!
 //! # What it does, in this order
 //!
+//! The rounds are in `round`.
+//!
 //! 0. Ends the transit of records that an earlier pass has left ([`Drain::resume`]), decides what somebody has chosen about
 //!    changes of others ([`SideChoice`]), and sweeps temporary names.
 //! 1. What was renamed goes to its final name, if that is free, gets free by that, or only holds what goes just before. What still
 //!    lies where a directory or something else renamed is to come goes to a waiting name, what lies deepest first (*evacuate*).
 //!    Waiting things that no record speaks of go.
-//! 2. What is hidden goes away (*clear*), unless something renamed still lies in it. So no round destroys what a later one needs:
-//!    swaps and chains need no special case.
+//! 2. What is hidden goes away (*clear*), unless something renamed still lies in it; a directory that is not empty is put aside. So no
+//!    round destroys what a later one needs: swaps and chains need no special case.
 //! 3. All other renamed things take their final names and directories come into being, parents first. Then what step 2 has passed
-//!    over goes away.
+//!    over goes away, and what is aside is removed.
 //! 4. Contents are copied, verified and named. Where a temporary name may be left, it is looked for.
 //! 5. Changed directories are synced, and then get their attributes, children first. What was made in a backing
 //!    directory past the buffer is noted: such a directory stays dirty.

@@ -10,7 +10,7 @@ use super::drain_facts::DrainFacts;
 use super::known_dir::KnownDir;
 use super::reserved_names::{waiting_path, waits_under};
 use super::rules::{holds_something_moved, removal};
-use super::shared_files::{is_as_noted, told};
+use super::shared_files::{as_found, told};
 use super::sheet::{Reason, Sheet};
 use super::strand::Strand;
 use crate::bridge::ReadSet;
@@ -24,9 +24,10 @@ use crate::table::{Change, KeyValue};
 pub(super) const NOTES: &[u8] = b"drain/orphan/";
 
 /// The change that goes into the batch in which this record goes, if there has to be one. `known` is what waits, if that was
-/// looked at.
+/// looked at and is what was renamed.
 pub fn abandon(record: &PathRecord, known: Option<Identity>) -> Option<Change> {
     is_waiting(record).then(|| {
+        let known = known.or(record.arriving.as_deref().copied());
         let value = known.map(|known| known.encode().to_vec());
         note(
             &waiting_path(record.object.oid),
@@ -129,7 +130,7 @@ impl Strand for Orphan {
                 Some(Ok(Some(attr))) => self.found(attr, sheet),
                 Some(Ok(None)) => self.state = State::Forget,
                 Some(Err(trouble)) => self.removed(Err(trouble), sheet),
-                None => {}
+                None => unreachable!("one look has one outcome"),
             },
             (State::Knowing(attr), Got::Known(Ok(now))) => self.state = State::Known(now, attr),
             (State::Knowing(_), Got::Known(Err(trouble))) => self.removed(Err(trouble), sheet),
@@ -187,17 +188,22 @@ impl Strand for Orphan {
                 Some(act)
             }
             State::Remove(attr) => {
-                let known = self.known.filter(|known| known.is_of_several_names());
-                let is_known = known.is_none_or(|known| known.is(attr))
-                    || is_as_noted(facts, known, attr)?
-                    || facts.is_written_in_place(attr);
-                if !is_known {
-                    self.changed(sheet);
-                    return Ok(None);
-                }
-                // Others count on this name only as long as it is not about to go.
-                sheet.shared_files.goes_for_certain(&waits, attr);
-                let act = removal(waits, self.oid, attr, known);
+                let files = &mut sheet.shared_files;
+                let is = match self.known {
+                    Some(known) if known.is(attr) => {
+                        files.goes_for_certain(&waits, attr);
+                        Some(known)
+                    }
+                    Some(known) if files.is_changed_by_us(&waits, known, attr, facts)? => {
+                        Some(as_found(attr))
+                    }
+                    Some(_) => {
+                        self.changed(sheet);
+                        return Ok(None);
+                    }
+                    None => None,
+                };
+                let act = removal(waits, self.oid, attr, is);
                 self.state = State::Removing;
                 Some(act)
             }

@@ -115,14 +115,6 @@ pub fn is_last_sync(attr: &Attr, user: u32, by: SyncBy) -> bool {
     by == SyncBy::Each && user != 0 && attr.mode & 0o500 != 0o500
 }
 
-/// True if our own programs can have changed what was found there, and nobody has replaced it.
-pub(super) fn is_ours_in_place(record: &PathRecord, found: &Attr, facts: &dyn DrainFacts) -> bool {
-    let is_same = record
-        .replaces
-        .is_some_and(|known| known.is_inode_of(found));
-    is_same && facts.is_written_in_place(found)
-}
-
 /// True for kinds with contents of their own.
 pub(super) fn has_contents(record: &PathRecord) -> bool {
     matches!(record.kind, Kind::File | Kind::Symlink | Kind::Special)

@@ -9,7 +9,7 @@ use super::drain_facts::DrainFacts;
 use super::known_dir::KnownDir;
 use super::rules::is_copy;
 use crate::bridge::Mutation;
-use crate::facts::{Attr, Outcome};
+use crate::facts::{Attr, Inode, Outcome};
 use crate::identity::{self, Identity};
 use crate::path::TreePath;
 use crate::record::PathRecord;
@@ -45,22 +45,24 @@ fn noted(facts: &dyn DrainFacts, ino: u64) -> Outcome<Option<Identity>> {
     Ok(bytes.map(Identity::decode))
 }
 
-/// What is told of a file in a directory that goes, apart from what that directory knows.
+/// What is told of a file, apart from what the records know.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Told {
     /// There is a note of it, so it had several names.
     is_noted: bool,
-    /// It is as is noted, or our own programs can have made it so.
-    is_known: bool,
+    /// It is as is noted.
+    is_as_noted: bool,
+    /// Our own programs can have made it what it is, by writing to it in place.
+    is_ours: bool,
 }
 
 /// What is told of a file that was found with these attributes.
 pub(super) fn told(facts: &dyn DrainFacts, found: &Attr) -> Outcome<Told> {
     let noted = noted(facts, found.ino)?;
-    let is_as_noted = noted.is_some_and(|noted| noted.is_same(Identity::of_copy(found)));
     Ok(Told {
         is_noted: noted.is_some(),
-        is_known: is_as_noted || facts.is_written_in_place(found),
+        is_as_noted: noted.is_some_and(|noted| noted.is_same(Identity::of_copy(found))),
+        is_ours: facts.is_written_in_place(found),
     })
 }
 
@@ -76,7 +78,8 @@ pub(super) fn forget(facts: &dyn DrainFacts) -> Outcome<Vec<Change>> {
 struct SharedFile {
     /// At most so many names are left of it.
     names: u32,
-    /// Where names go: a name itself, or a directory with so many of them that know another state.
+    /// Names that are about to go, by place: one for a name, and for a directory how many of those in it have changed since it was
+    /// removed.
     going: BTreeMap<TreePath, u32>,
 }
 
@@ -90,19 +93,12 @@ impl SharedFile {
     }
 }
 
-/// The numbers of a file: inode and device.
-type Key = (u64, u64);
-
-fn key(found: &Attr) -> Key {
-    (found.ino, found.dev)
-}
-
 /// What one pass knows of such files.
 #[derive(Debug, Default)]
 pub(super) struct SharedFiles {
-    files: BTreeMap<Key, SharedFile>,
+    files: BTreeMap<Inode, SharedFile>,
     /// Of which files names are going at a place.
-    going: BTreeMap<TreePath, BTreeSet<Key>>,
+    going: BTreeMap<TreePath, BTreeSet<Inode>>,
     /// Names that earlier drains have put aside may still be there. They count in what a look tells, and are going as well.
     may_be_aside: bool,
 }
@@ -113,8 +109,8 @@ impl SharedFiles {
         self.may_be_aside = is_left;
     }
 
-    /// May this name go from where the record hides it: the record knows what was found, or another name
-    /// stays? Gives what has to be there when it goes. While the file has another name then, its inode number is enough.
+    /// May this name go from where the record hides it: the record knows what was found, or nothing (those of older versions, and of
+    /// `fsck --rebuild`), or another name stays? Gives what has to be there when it goes. While the file has another name then, its inode number is enough.
     pub(super) fn may_go(
         &mut self,
         path: &TreePath,
@@ -140,18 +136,38 @@ impl SharedFiles {
         if found.nlink > 1 && Mutation::NamesOfOneFileAllGo.is(planted) {
             return Some(as_found(found));
         }
-        let key = key(found);
-        let stays = found.nlink > 1 && self.keeps_one(place, key, found.nlink, 1);
+        let file = found.inode();
+        let stays = found.nlink > 1 && self.keeps_one(place, file, found.nlink, 1);
         stays.then(|| {
-            self.goes(place, key, 1);
+            self.goes(place, file, 1);
             known
         })
     }
 
+    /// Is what was found at `place` the file that is known by this, and have none but our own programs changed it since: one of several
+    /// names is as is noted, or they can have made it so by writing to it in place? Then the name goes for certain.
+    pub(super) fn is_changed_by_us(
+        &mut self,
+        place: &TreePath,
+        known: Identity,
+        found: &Attr,
+        facts: &dyn DrainFacts,
+    ) -> Outcome<bool> {
+        if found.is_dir() || !known.is_inode_of(found) {
+            return Ok(false);
+        }
+        let told = told(facts, found)?;
+        let is_ours = told.is_ours || known.is_of_several_names() && told.is_as_noted;
+        if is_ours {
+            self.goes_for_certain(place, found);
+        }
+        Ok(is_ours)
+    }
+
     /// This name goes, whichever others stay: none of them may count on it.
     pub(super) fn goes_for_certain(&mut self, place: &TreePath, found: &Attr) {
-        if found.nlink > 1 && self.seen(key(found), found.nlink).is_some() {
-            self.goes(place, key(found), 1);
+        if !found.is_dir() && found.nlink > 1 && self.seen(found.inode(), found.nlink).is_some() {
+            self.goes(place, found.inode(), 1);
         }
     }
 
@@ -166,21 +182,21 @@ impl SharedFiles {
         told: &dyn Fn(&Attr) -> Outcome<Told>,
         planted: Option<Mutation>,
     ) -> Outcome<Option<Identity>> {
-        if known.in_full().is_same(now.is) {
-            return Ok(Some(now.is.in_full()));
+        if known.strictly().is_same(now.is) {
+            return Ok(Some(now.is.strictly()));
         }
         let Some(files) = now.files.all().filter(|_| known.is_of_several_names()) else {
             return Ok(None);
         };
         let mut is = now.is;
-        let mut unknown: BTreeMap<Key, (u32, u32)> = BTreeMap::new();
+        let mut unknown: BTreeMap<Inode, (u32, u32)> = BTreeMap::new();
         for file in files {
             let (names, told) = (file.attr.nlink, told(&file.attr)?);
             if names <= 1 && told.is_noted {
                 is = is.with_shared(file.contents);
             }
-            if (names > 1 || told.is_noted) && !told.is_known {
-                unknown.entry(key(&file.attr)).or_insert((names, 0)).1 += 1;
+            if (names > 1 || told.is_noted) && !(told.is_as_noted || told.is_ours) {
+                unknown.entry(file.attr.inode()).or_insert((names, 0)).1 += 1;
             }
         }
         // A note may be of a file that is gone, or had one name only when the directory was removed: then that is as it was.
@@ -194,31 +210,35 @@ impl SharedFiles {
         if Mutation::NamesOfOneFileAllGo.is(planted) {
             return Ok(Some(now.is));
         }
-        for (key, (names, count)) in &unknown {
-            if !self.keeps_one(place, *key, *names, *count) {
+        for (inode, (names, count)) in &unknown {
+            if !self.keeps_one(place, *inode, *names, *count) {
                 return Ok(None);
             }
         }
         let is_certain = unknown.is_empty();
-        for (key, (_, count)) in unknown {
-            self.goes(place, key, count);
+        for (inode, (_, count)) in unknown {
+            self.goes(place, inode, count);
         }
-        Ok(Some(if is_certain { now.is.in_full() } else { now.is }))
+        Ok(Some(if is_certain {
+            now.is.strictly()
+        } else {
+            now.is
+        }))
     }
 
     /// Does a name stay of a file that was found with `names`, if so many go at this place?
-    fn keeps_one(&mut self, place: &TreePath, key: Key, names: u32, count: u32) -> bool {
+    fn keeps_one(&mut self, place: &TreePath, inode: Inode, names: u32, count: u32) -> bool {
         let is_sure = !self.may_be_aside;
-        let file = self.seen(key, names);
+        let file = self.seen(inode, names);
         file.is_some_and(|file| is_sure && file.keeps_one(place, count))
     }
 
     /// What is known of a file that was found with so many names; `None` if there is no room for it.
-    fn seen(&mut self, key: Key, names: u32) -> Option<&mut SharedFile> {
-        if self.files.len() >= MOST && !self.files.contains_key(&key) {
+    fn seen(&mut self, inode: Inode, names: u32) -> Option<&mut SharedFile> {
+        if self.files.len() >= MOST && !self.files.contains_key(&inode) {
             return None;
         }
-        let file = self.files.entry(key).or_insert_with(|| SharedFile {
+        let file = self.files.entry(inode).or_insert_with(|| SharedFile {
             names,
             going: BTreeMap::new(),
         });
@@ -227,17 +247,17 @@ impl SharedFiles {
     }
 
     /// So many names of a file go at this place.
-    fn goes(&mut self, place: &TreePath, key: Key, count: u32) {
-        if let Some(file) = self.files.get_mut(&key) {
+    fn goes(&mut self, place: &TreePath, inode: Inode, count: u32) {
+        if let Some(file) = self.files.get_mut(&inode) {
             file.going.insert(place.clone(), count);
-            self.going.entry(place.clone()).or_default().insert(key);
+            self.going.entry(place.clone()).or_default().insert(inode);
         }
     }
 
     /// What was at this place has gone.
     pub(super) fn went(&mut self, place: &TreePath) {
-        for key in self.going.remove(place).unwrap_or_default() {
-            if let Some(file) = self.files.get_mut(&key) {
+        for inode in self.going.remove(place).unwrap_or_default() {
+            if let Some(file) = self.files.get_mut(&inode) {
                 // A look that began before may still tell of the name: so the number does not grow again.
                 let count = file.going.remove(place).unwrap_or(0);
                 file.names = file.names.saturating_sub(count);
@@ -246,21 +266,7 @@ impl SharedFiles {
     }
 }
 
-/// Is it this file, known as one of several names, and was it found as is noted?
-pub(super) fn is_as_noted(
-    facts: &dyn DrainFacts,
-    known: Option<Identity>,
-    found: &Attr,
-) -> Outcome<bool> {
-    let is_it = |known: Identity| known.is_of_several_names() && known.is_inode_of(found);
-    if found.is_dir() || !known.is_some_and(is_it) {
-        return Ok(false);
-    }
-    let noted = noted(facts, found.ino)?;
-    Ok(noted.is_some_and(|noted| noted.is_same(Identity::of_copy(found))))
-}
-
-/// What was found, which programs may go on changing by another name.
+/// What was found, which programs may go on changing by another name: the last name has to be as it was found.
 pub(super) fn as_found(found: &Attr) -> Identity {
     match found.nlink > 1 {
         true => Identity::of(found),
@@ -346,6 +352,32 @@ mod tests {
         assert_eq!(fewer.may_go(&path, &record, &file(2, 2), None), None);
     }
 
+    #[test]
+    fn of_more_files_than_are_remembered_all_names_stay() {
+        let mut files = SharedFiles::default();
+        let (path, record) = hides("a", &file(2, 1));
+        let numbered = |ino| Attr { ino, ..file(2, 2) };
+        for ino in 0..=MOST as u64 {
+            let record = PathRecord {
+                replaces: Some(Identity::of(&Attr { ino, ..file(2, 1) })),
+                ..record.clone()
+            };
+            let goes = files.may_go(&path, &record, &numbered(ino), None);
+            assert_eq!(goes.is_some(), ino < MOST as u64);
+        }
+    }
+
+    #[test]
+    fn of_more_files_in_a_directory_than_are_told_none_is() {
+        let dir = TreePath::new("d").unwrap();
+        let mut listed = KnownFiles::new(&dir, true);
+        for number in 0..=1u64 << 16 {
+            assert!(listed.all().is_some());
+            listed.add(&file(2, 1), &dir, format!("{number}").as_bytes());
+        }
+        assert!(listed.all().is_none());
+    }
+
     /// What a look at a directory with these files in it tells.
     fn dir_with(files: &[(&str, Attr)]) -> KnownDir {
         let dir = TreePath::new("d").unwrap();
@@ -389,8 +421,9 @@ mod tests {
             let noted = noted.filter(|attr| attr.ino == found.ino);
             Ok(Told {
                 is_noted: noted.is_some(),
-                is_known: noted
+                is_as_noted: noted
                     .is_some_and(|it| Identity::of(it).is_same(Identity::of_copy(found))),
+                is_ours: false,
             })
         };
         let goes = files.may_go_with(place, known.is, now, &told, None);

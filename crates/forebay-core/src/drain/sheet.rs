@@ -142,6 +142,8 @@ pub(super) struct Sheet {
     pub(super) tally: Tally,
     /// The first reason for each thing that failed.
     failed: BTreeMap<TreePath, Left>,
+    /// What has failed beyond these: nothing is said of it, but nothing makes room for it either.
+    also_failed: BTreeSet<TreePath>,
     /// What was made past the buffer, by its directory.
     strays: BTreeMap<TreePath, (ObjectName, Vec<StrayEntry>)>,
     /// What is left on the PFS at paths that no record has: directories that could not be synced, and what nothing speaks of any
@@ -202,6 +204,7 @@ impl Sheet {
             planted: None,
             tally: Tally::default(),
             failed: BTreeMap::new(),
+            also_failed: BTreeSet::new(),
             strays: BTreeMap::new(),
             without_record: BTreeMap::new(),
             report: DrainReport::default(),
@@ -228,6 +231,8 @@ impl Sheet {
                 reason,
             };
             self.failed.entry(path.clone()).or_insert(left);
+        } else if !self.failed.contains_key(path) {
+            self.also_failed.insert(path.clone());
         }
     }
 
@@ -250,8 +255,8 @@ impl Sheet {
     }
 
     /// Has something gone wrong with this already?
-    pub(super) fn is_left(&self, path: &TreePath) -> bool {
-        self.failed.contains_key(path)
+    pub(super) fn has_failed(&self, path: &TreePath) -> bool {
+        self.failed.contains_key(path) || self.also_failed.contains(path)
     }
 
     pub(super) fn refuse(&mut self, path: &TreePath, bytes: u64, trouble: Trouble) {
@@ -305,6 +310,7 @@ impl Sheet {
     /// Ends the list. A failure that was not listed has disappeared since.
     pub(super) fn close_list(&mut self) {
         self.failed.clear();
+        self.also_failed.clear();
         self.strays.clear();
         let listed: BTreeSet<_> = self.report.left.iter().map(|l| l.path.clone()).collect();
         let mut without_record = std::mem::take(&mut self.without_record);

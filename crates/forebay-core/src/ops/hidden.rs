@@ -123,17 +123,16 @@ impl Context<'_> {
         let Some(mut hidden) = self.hidden_at(src) else {
             return Ok(None);
         };
-        let is_itself = matches!(&src.node, Some(Node::Lower(lower, _)) if is_at(src.record.as_ref(), src, lower));
-        hidden.entry = match hidden.entry {
-            Some(entry) if is_itself => Some(entry.leaving()),
-            Some(entry) if moving.made.contains(&src.path) => Some(self.with_contents(
-                entry,
-                &src.path,
-                &src.path,
-                &Contents::of(&moving.below),
-            )?),
-            entry => entry,
-        };
+        match (&src.node, hidden.entry) {
+            (Some(Node::Lower(lower, attr)), Some(_)) if is_at(src.record.as_ref(), src, lower) => {
+                hidden.entry = Some(Identity::of_leaving(attr));
+            }
+            (_, Some(entry)) if moving.made.contains(&src.path) => {
+                let contents = Contents::of(&moving.below);
+                hidden.entry = Some(self.with_contents(entry, &src.path, &src.path, &contents)?);
+            }
+            _ => {}
+        }
         Ok(Some(hidden))
     }
 

@@ -155,7 +155,7 @@ impl Context<'_> {
                 let record = PathRecord {
                     ino: 0,
                     origin: Some(lower.clone()),
-                    arriving: Some(Box::new(Identity::of(attr).leaving())),
+                    arriving: Some(Box::new(Identity::of_leaving(attr))),
                     ..self.record(Kind::Moved, fresh, hidden)
                 };
                 plan.put(dst.path.clone(), record);

@@ -325,9 +325,7 @@ impl DrainFacts for Careless<'_> {
     fn me(&self) -> BridgeId {
         self.0.me()
     }
-    fn is_home(&self, path: &TreePath) -> bool {
-        self.0.is_home(path)
-    }
+
     fn rely_on_range(&self, dir: &TreePath, reads: &mut ReadSet) -> Outcome<()> {
         self.0.rely_on_range(dir, reads)
     }

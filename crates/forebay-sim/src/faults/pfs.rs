@@ -358,7 +358,7 @@ impl Pfs {
         let is_another = match known.has_contents() && self.get(path).is_some_and(|t| t.is_dir()) {
             true => self
                 .identity(path)
-                .is_ok_and(|now| !known.in_full().is_same(now)),
+                .is_ok_and(|now| !known.strictly().is_same(now)),
             false => !known.is(&attr),
         };
         // A file that has another name is not lost.

@@ -4,8 +4,7 @@ use super::{Again, Candidate, CopyBatch, CopyFate, PUBLISHED_AT_ONCE, State, Sus
 use crate::bridge::{Mutation, ReadSet};
 use crate::drain::act::{Act, DrainCommit, Named, Work};
 use crate::drain::drain_facts::DrainFacts;
-use crate::drain::rules::{Update, commit_of, is_ours, is_ours_in_place, obstacle, stamp};
-use crate::drain::shared_files::is_as_noted;
+use crate::drain::rules::{Update, commit_of, is_ours, obstacle, stamp};
 use crate::drain::sheet::{Reason, Sheet};
 use crate::drain::strand::with_outcomes;
 use crate::facts::{Attr, Outcome};
@@ -146,18 +145,21 @@ impl CopyBatch {
             let CopyFate::Suspect(suspects) = fate else {
                 continue;
             };
-            let mut unknown = Vec::new();
+            let files = &mut sheet.shared_files;
+            let (mut theirs, mut written) = (Vec::new(), Vec::new());
             for suspect in suspects.iter() {
-                if is_as_noted(facts, suspect.record.replaces, &suspect.found)? {
-                    let place = candidate.place(suspect.nth);
-                    let files = &mut sheet.shared_files;
-                    files.goes_for_certain(place, &suspect.found);
-                } else {
-                    unknown.push(suspect.clone());
+                let (place, found) = (candidate.place(suspect.nth), &suspect.found);
+                let is_ours = match suspect.record.replaces {
+                    Some(known) => files.is_changed_by_us(place, known, found, facts)?,
+                    None => false,
+                };
+                match is_ours {
+                    false => theirs.push(suspect.nth),
+                    true if facts.is_written_in_place(found) => written.push(suspect.nth),
+                    true => {}
                 }
             }
-            let is_ours = |s: &Suspect| is_ours_in_place(&s.record, &s.found, facts);
-            *fate = match cleared(&mut candidate.found, &unknown, is_ours) {
+            *fate = match cleared(&mut candidate.found, &theirs, &written) {
                 Ok(()) => {
                     candidate.taken_at = None;
                     CopyFate::Good
@@ -297,21 +299,21 @@ pub(super) fn good(
         .map(|(candidate, fate)| (candidate, fate))
 }
 
-/// Lets the names be used under which our own programs have changed what is there. They may go on writing to it.
+/// Lets the names with these numbers be used if others have changed what is there at none: our own programs may go on writing to what
+/// they have `written` to.
 ///
 /// # Errors
 /// The number of a name at which others have.
 fn cleared(
     found: &mut [Option<Identity>],
-    suspects: &[Suspect],
-    is_ours: impl Fn(&Suspect) -> bool,
+    theirs: &[usize],
+    written: &[usize],
 ) -> Result<(), usize> {
-    if let Some(theirs) = suspects.iter().find(|suspect| !is_ours(suspect)) {
-        return Err(theirs.nth);
+    if let Some(nth) = theirs.first() {
+        return Err(*nth);
     }
-    for suspect in suspects {
-        let found = &mut found[suspect.nth];
-        *found = found.map(Identity::leaving);
+    for nth in written {
+        found[*nth] = found[*nth].map(Identity::leaving);
     }
     Ok(())
 }
@@ -319,7 +321,6 @@ fn cleared(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{BridgeId, Kind, PathRecord};
 
     #[test]
     fn each_name_is_judged_and_only_what_our_programs_write_to_may_go_on_changing() {
@@ -330,23 +331,11 @@ mod tests {
             ..Attr::default()
         };
         let before = [at(1, 5), at(2, 5), at(3, 5)];
-        let record = PathRecord {
-            version: 1,
-            ino: 9,
-            ..PathRecord::new(Kind::File, ObjectName::default(), BridgeId(1))
-        };
-        let suspects = [0, 2].map(|nth| Suspect {
-            nth,
-            record: record.clone(),
-            found: before[nth],
-        });
         let mut found = before.map(|attr| Some(Identity::of(&attr)));
         let untouched = found;
-        // Both are changed, and only the first by us.
-        let is_first = |suspect: &Suspect| suspect.nth == 0;
-        assert_eq!(cleared(&mut found, &suspects, is_first), Err(2));
+        assert_eq!(cleared(&mut found, &[2], &[0]), Err(2));
         assert_eq!(found, untouched);
-        assert_eq!(cleared(&mut found, &suspects, |_| true), Ok(()));
+        assert_eq!(cleared(&mut found, &[], &[0, 2]), Ok(()));
         let grown = [at(1, 6), at(2, 6), at(3, 6)];
         let still = found
             .iter()

@@ -67,7 +67,7 @@ impl Move {
     ) -> Outcome<bool> {
         let to = &self.path;
         let hides_it = record.kind == Kind::Moved && record.hides.as_ref() == Some(to);
-        if !hides_it || record.arriving.is_none() || sheet.is_left(to) {
+        if !hides_it || record.arriving.is_none() || sheet.has_failed(to) {
             return Ok(false);
         }
         let way = has_to_leave(facts, to, record, &mut self.reads)?;
@@ -90,7 +90,7 @@ impl Move {
         sheet: &mut Sheet,
     ) -> Outcome<()> {
         let way = has_to_leave(facts, &self.path, &record, &mut self.reads)?;
-        let way = way.filter(|_| record.arriving.is_some() && !sheet.is_left(&self.path));
+        let way = way.filter(|_| record.arriving.is_some() && !sheet.has_failed(&self.path));
         let Some((from, _)) = way else {
             self.state = State::End;
             return Ok(());
@@ -137,7 +137,7 @@ impl Move {
         sheet: &mut Sheet,
     ) -> Outcome<()> {
         let way = has_to_leave(facts, &self.path, &record, &mut self.reads)?;
-        let way = way.filter(|_| !sheet.is_left(&self.path));
+        let way = way.filter(|_| !sheet.has_failed(&self.path));
         let Some((from, to)) = way else {
             self.state = State::End;
             return Ok(());
@@ -237,8 +237,8 @@ impl Move {
     ) -> Outcome<()> {
         // What was refused before is for the next pass. What something renamed replaces stays if that can't come.
         let is_over = sheet.has_settled || record.kind == Kind::Moved;
-        let is_left = is_over && sheet.is_left(&self.path);
-        if is_left || record.kind != Kind::Whiteout && record.hides.is_none() {
+        let has_failed = is_over && sheet.has_failed(&self.path);
+        if has_failed || record.kind != Kind::Whiteout && record.hides.is_none() {
             self.state = State::End;
             return Ok(());
         }

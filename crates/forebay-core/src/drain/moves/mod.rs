@@ -12,8 +12,8 @@ use crate::bridge::{Mutation, ReadSet};
 use crate::drain::act::{Act, DrainVerdict, Got, NewDir, Trouble, Work};
 use crate::drain::drain_facts::DrainFacts;
 use crate::drain::known_dir::KnownDir;
-use crate::drain::rules::{commit_of, is_ours_in_place, removal};
-use crate::drain::shared_files::{as_found, is_as_noted, told};
+use crate::drain::rules::{commit_of, removal};
+use crate::drain::shared_files::{as_found, told};
 use crate::drain::sheet::{Reason, Sheet};
 use crate::drain::strand::Strand;
 use crate::facts::{Attr, Outcome};
@@ -287,7 +287,11 @@ impl Move {
                 State::Finish
             }
             (What::Clear, _, [Some(attr), ..]) => return self.clear(attr, sheet),
-            _ => State::Finish,
+            // It has gone already.
+            (What::Clear, _, [None, ..]) => State::Finish,
+            (what, way, found) => {
+                unreachable!("{found:?} is not what {what:?} by {way:?} looked at")
+            }
         };
     }
 
@@ -528,11 +532,12 @@ impl Strand for Move {
                 }
                 State::Suspect(found) => {
                     let (found, record) = (*found, &self.marked[0].1);
-                    let is_as_noted = is_as_noted(facts, record.replaces, &found)?;
-                    if is_as_noted {
-                        sheet.shared_files.goes_for_certain(self.place(), &found);
-                    }
-                    match is_as_noted || is_ours_in_place(record, &found, facts) {
+                    let (files, place) = (&mut sheet.shared_files, self.place());
+                    let is_ours = match record.replaces {
+                        Some(known) => files.is_changed_by_us(place, known, &found, facts)?,
+                        None => false,
+                    };
+                    match is_ours {
                         true => {
                             let act = self.removal(&found, Some(as_found(&found)));
                             self.state = State::Act(act);

@@ -2,8 +2,10 @@
 //! that takes its place keeps what is in it.
 
 use super::*;
+use crate::facts::Attr;
 use crate::identity::Identity;
-use crate::record::{BridgeId, ObjectId, PathRecord, Transit};
+use crate::record::{BridgeId, ObjectId, ObjectName, PathRecord, Transit};
+use crate::table::Change;
 
 /// Drives a pass as far as `goes_on` lets it; true if it came to its end.
 fn drive_while(
@@ -57,6 +59,48 @@ fn what_waits_for_nobody_and_was_changed_by_others_is_listed_until_that_is_taken
     world.pfs.remove(&theirs);
     drain_the_rest(&mut world, "it is taken away");
     assert_eq!(world.pfs, Tree::new());
+}
+
+#[test]
+fn a_file_that_waits_for_nobody_goes_as_it_is_known_and_else_is_listed() {
+    let oid = ObjectId::new(BridgeId(0), 1, 1);
+    let waits = TreePath::root().join(&waiting_name(oid));
+    let with = |contents| World {
+        pfs: Tree::from([(waits.clone(), Node::File(contents))]),
+        ..World::default()
+    };
+    let found = with(1).lower_attr(&waits).unwrap();
+    let another = Attr {
+        ino: found.ino + 1,
+        ..found
+    };
+    let abandoned = |known: Option<&Attr>, renamed: &Attr| {
+        let record = PathRecord {
+            origin: Some(waits.clone()),
+            arriving: Some(Box::new(Identity::of_leaving(renamed))),
+            ..PathRecord::new(Kind::Moved, ObjectName { oid, link: 0 }, BridgeId(0))
+        };
+        abandon(&record, known.map(Identity::of))
+    };
+    // What is known of it when its record goes, and what is there then.
+    for (note, contents, goes) in [
+        (abandoned(Some(&found), &found), 1, true),
+        (abandoned(Some(&found), &found), 2, false),
+        (abandoned(None, &found), 2, true),
+        (abandoned(None, &another), 1, false),
+    ] {
+        let Some(Change::Meta { key, value }) = note else {
+            panic!("it waits");
+        };
+        let mut world = with(contents);
+        world.notes.extend(value.map(|value| (key, value)));
+        let mut drain = Drain::new(terms(1));
+        assert!(drive_while(&mut drain, &mut world, |_, _| true));
+        let left = &drain.report().left;
+        let is_listed = matches!(&left[..], [left] if left.path == waits);
+        assert_eq!((left.is_empty(), is_listed), (goes, !goes), "{left:?}");
+        assert_eq!(world.pfs.is_empty(), goes);
+    }
 }
 
 #[test]

@@ -522,7 +522,4 @@ impl DrainFacts for World {
     fn me(&self) -> BridgeId {
         BridgeId(0)
     }
-    fn is_home(&self, _: &TreePath) -> bool {
-        true
-    }
 }

@@ -33,7 +33,7 @@ impl DrainFacts for Ground<'_> {
     }
 
     fn record(&self, path: &TreePath) -> Outcome<Option<PathRecord>> {
-        if !self.is_home(path) || self.bridge.is_held(path) {
+        if !self.bridge.membership().is_home(path) || self.bridge.is_held(path) {
             return Err(Stop::Need(Need::Record(path.clone())));
         }
         self.tables.get(path).map_err(Stop::from)
@@ -109,9 +109,5 @@ impl DrainFacts for Ground<'_> {
 
     fn me(&self) -> BridgeId {
         self.me
-    }
-
-    fn is_home(&self, path: &TreePath) -> bool {
-        self.bridge.membership().is_home(path)
     }
 }
