@@ -51,6 +51,7 @@ impl Log {
         let now = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
+        let text = one_line(&text.to_string());
         let mut out = self.out.lock();
         // A log that can't be written must not stop the bridge.
         let _ = writeln!(out, "{}.{:03} {text}", now.as_secs(), now.subsec_millis());
@@ -76,5 +77,25 @@ impl Log {
             0 => self.line(text),
             n => self.line(format_args!("{text} (and {n} more like it)")),
         }
+    }
+}
+
+/// Whoever names a file must not write lines of the log.
+fn one_line(text: &str) -> String {
+    let shown = |c: char| match c.is_control() {
+        true => c.escape_default().to_string(),
+        false => c.to_string(),
+    };
+    text.chars().map(shown).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_makes_no_line_of_its_own() {
+        let told = one_line("a\nroot::0:0::/:/bin/sh\n\u{1b}[2J");
+        assert_eq!(told, "a\\nroot::0:0::/:/bin/sh\\n\\u{1b}[2J");
     }
 }

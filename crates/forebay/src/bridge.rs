@@ -2,6 +2,7 @@
 
 use crate::cli::BridgeOptions;
 use crate::error::{Fault, fault};
+use crate::log_file;
 use crate::place::{Place, plain};
 use forebay_admin::{
     AdminError, LOCK_FILE, LifetimeStatus, RootDir, StartFailure, StartReport, bridge_info,
@@ -18,7 +19,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
@@ -410,12 +411,7 @@ impl Bridge {
 /// Starts the server process; the descriptor tells how that went.
 fn spawn(place: &Place, start: Start, log_path: &Path) -> Result<(Child, OwnedFd), Fault> {
     let failed = |e| fault(format!("log {}: {}", log_path.display(), plain(&e)));
-    let log = fs::OpenOptions::new()
-        .create(true)
-        .append(true)
-        .mode(0o600)
-        .open(log_path)
-        .map_err(failed)?;
+    let log = log_file::open(log_path)?;
     let copy = log.try_clone().map_err(failed)?;
     let exe =
         std::env::current_exe().map_err(|e| fault("cannot find my own executable").because(e))?;

@@ -249,6 +249,13 @@ impl Bar {
     }
 }
 
+/// Says what a drain has remarked.
+pub fn tell_remarks(drained: &Drained) {
+    for remark in &drained.status.remarks {
+        eprintln!("forebay: {}", printable(remark.as_bytes()));
+    }
+}
+
 /// Prints on standard error what is not on the PFS, and how to continue: `retry` is the command that drains again.
 pub fn tell_left(drained: &Drained, place: &Place, retry: &str) {
     for refused in &drained.status.refused {

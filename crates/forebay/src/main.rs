@@ -34,6 +34,7 @@ mod cli;
 mod drain;
 mod error;
 mod keeper;
+mod log_file;
 mod looks;
 mod outfit;
 mod outliving;

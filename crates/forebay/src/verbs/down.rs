@@ -3,7 +3,7 @@
 use super::{PROGRAM, drain_code, drain_command};
 use crate::bridge::Bridge;
 use crate::cli::{self, exit};
-use crate::drain::{Naming, drain, tell_left};
+use crate::drain::{Naming, drain, tell_left, tell_remarks};
 use crate::error::{Fault, fault};
 use crate::place;
 use crate::run_report::drain_text;
@@ -49,6 +49,7 @@ pub fn down(args: &cli::DownArgs) -> Result<u8, Fault> {
     }
     let drained = drain(&mut bridge, &args.drain, Duration::ZERO, Naming::Some)?;
     println!("drained {}", drain_text(&drained));
+    tell_remarks(&drained);
     if drained.is_complete() {
         end(bridge)?;
         println!("stopped the bridge over {}", place.root.display());

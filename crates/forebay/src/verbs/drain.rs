@@ -4,7 +4,7 @@ use super::{drain_code, drain_command, instance_of};
 use crate::bridge::Bridge;
 use crate::cli::exit;
 use crate::cli::{self, BridgeOptions};
-use crate::drain::{Naming, take_and_drain, tell_left};
+use crate::drain::{Naming, take_and_drain, tell_left, tell_remarks};
 use crate::error::{Fault, fault};
 use crate::place::{self, Place};
 use crate::run_report::drain_text;
@@ -49,6 +49,7 @@ pub fn drain(args: &cli::DrainArgs) -> Result<u8, Fault> {
         println!("{text:#}");
     } else {
         println!("drained {}", drain_text(&drained));
+        tell_remarks(&drained);
         tell_left(&drained, &place, &drain_command(&place));
     }
     match (drain_code(&drained), drained.status.refused.is_empty()) {

@@ -4,6 +4,7 @@ use super::{PROGRAM, drain_command, own_command};
 use crate::bridge::{Bridge, ROOT_HAS_MOVED};
 use crate::cli::{self, exit};
 use crate::error::{Fault, fault};
+use crate::log_file;
 use crate::looks;
 use crate::place::{self, Place, plain};
 use forebay_admin::instance_dir;
@@ -11,10 +12,9 @@ use forebay_core::mounting::{MappedIds, Privilege};
 use forebay_core::reserve::Purpose;
 use forebay_fuse::{Device, Server, server_of, unmount};
 use forebay_sys as sys;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -95,12 +95,7 @@ fn in_background(args: &cli::MountArgs) -> Result<u8, Fault> {
     forebay_server::make_private(&instance).map_err(|e| fault(e.to_string()))?;
     let log_path = instance.join("mount.log");
     let failed = |e: std::io::Error| fault(format!("log {}: {}", log_path.display(), plain(&e)));
-    let log = OpenOptions::new()
-        .create(true)
-        .append(true)
-        .mode(0o600)
-        .open(&log_path)
-        .map_err(failed)?;
+    let log = log_file::open(&log_path)?;
     let copy = log.try_clone().map_err(failed)?;
     let (reader, writer) = sys::pipe().map_err(|e| fault("cannot make a pipe").because(e))?;
     let mut command = own_command()?;

@@ -151,6 +151,15 @@ pub fn run(args: &cli::RunArgs, verbose: bool) -> Result<u8, Fault> {
                 recorder.discard();
             }
             // The command did not run, so there is nothing to drain. Data of an earlier run stays in the buffer.
+            if inherited.is_dirty() {
+                eprintln!(
+                    "forebay: nothing was drained: what an earlier run has left is still in the buffer"
+                );
+                eprintln!(
+                    "  hint: to bring it to the PFS, run: {}",
+                    drain_command(&place)
+                );
+            }
             bridge.detach()?;
             Ok(code)
         }
