@@ -294,7 +294,21 @@ fn links_are_followed_and_paths_that_leave_are_sent_back() {
     w.run(stat("in/x")).unwrap();
     assert_eq!(
         w.run(stat("d/../../other")),
-        Err(Stop::Redirect(b"/pfs/run/../other".to_vec()))
+        Err(Stop::Redirect(b"/pfs/other".to_vec()))
+    );
+    // Some calls would take the directory above by its own name, and none takes `..`.
+    for (path, end) in [("d/../..", "/pfs/run/.."), ("..//", "/pfs/run/..//")] {
+        assert_eq!(
+            w.run(stat(path)),
+            Err(Stop::Redirect(end.as_bytes().to_vec())),
+            "{path}"
+        );
+    }
+    w.run(symlink("far", &format!("/{}", "x".repeat(4000))))
+        .unwrap();
+    fails(
+        w.run(stat(&format!("far/{}", "y".repeat(100)))),
+        libc::ENAMETOOLONG,
     );
     w.run(symlink("loop", "loop")).unwrap();
     fails(w.run(stat("loop")), libc::ELOOP);
