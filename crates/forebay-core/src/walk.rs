@@ -19,6 +19,7 @@ pub const RESERVED_PREFIX: &[u8] = b".forebay-";
 /// As many symbolic links as Linux follows in one path.
 const MAX_LINKS: u32 = 40;
 const MAX_NAME_BYTES: usize = forebay_types::MAX_NAME_BYTES;
+const MAX_PATH_BYTES: usize = forebay_types::MAX_PATH_BYTES;
 
 /// Where the entries of a directory come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -426,6 +427,17 @@ impl Walk<'_> {
         }
     }
 
+    /// The path outside to which `..` in the root leads, and then `rest`. It does not go through the buffer. Where `..` is the end
+    /// it stays so: no call removes, moves or makes `..`, but some would the directory above by its own name.
+    fn above_root(&self, rest: &[u8]) -> Vec<u8> {
+        let root = &self.settings.root[..];
+        if rest.iter().all(|&b| b == b'/') {
+            return [root, b"/..", rest].concat();
+        }
+        let slash = root.iter().rposition(|&b| b == b'/').unwrap_or(0);
+        [&root[..slash], rest].concat()
+    }
+
     /// Walks `path`. A missing last component is no error: `node` is `None` then.
     pub fn resolve(&self, path: &Path, follow: Follow) -> Outcome<Found> {
         if let Some(found) = self.quick(path)? {
@@ -461,9 +473,7 @@ impl Walk<'_> {
                 }
                 b".." => {
                     if dir.path.is_root() {
-                        return Err(Stop::Redirect(
-                            [&self.settings.root[..], b"/", &rest[at..]].concat(),
-                        ));
+                        return leads_out(self.above_root(&rest[end..]));
                     }
                     dir = self.dir_at(&dir.path.parent())?;
                     last = Last::DotDot;
@@ -496,7 +506,7 @@ impl Walk<'_> {
                     text.extend_from_slice(&rest[end..]);
                     if text[0] == b'/' {
                         let Some(inside) = below(&self.settings.root, &text) else {
-                            return Err(Stop::Redirect(text));
+                            return leads_out(text);
                         };
                         text = inside.to_vec();
                         dir = self.start(&Start::Root)?;
@@ -526,4 +536,12 @@ impl Walk<'_> {
             at = end;
         }
     }
+}
+
+/// The path goes on outside, at this absolute path.
+fn leads_out<T>(path: Vec<u8>) -> Outcome<T> {
+    if path.len() > MAX_PATH_BYTES {
+        return errno(libc::ENAMETOOLONG);
+    }
+    Err(Stop::Redirect(path))
 }

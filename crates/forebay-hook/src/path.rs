@@ -1,8 +1,9 @@
 //! Decides by its text whether a path lies in the buffer. Nothing is looked up on a file system.
 //!
 //! The rule is lexical (`..` removes the component before it), because a look-up
-//! would cost a system call for every path of the program. The bridge gets the
-//! part below the root as written. It resolves `..` after a symbolic link properly.
+//! would cost a system call for every path of the program. It holds up to the root of the
+//! buffer only: the bridge gets all that follows as written. It resolves `..` after a symbolic
+//! link properly, and says where a path leads that leaves the buffer again.
 
 pub use forebay_types::below;
 
@@ -98,8 +99,14 @@ impl<'r> Walker<'r> {
         }
     }
 
-    fn inside(&self) -> bool {
-        self.matched == self.root_depth
+    /// At the root itself.
+    fn is_there(&self) -> bool {
+        self.matched == self.root_depth && self.depth == self.root_depth
+    }
+
+    /// At a directory above the root, or at the root.
+    fn is_on_the_way(&self) -> bool {
+        self.depth == self.matched
     }
 
     fn step(&mut self, component: &[u8]) {
@@ -125,40 +132,80 @@ fn components(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     path.split(|&b| b == b'/').filter(|c| !c.is_empty())
 }
 
-/// The part of `path` below `root`. A relative `path` starts at the absolute
-/// directory `base`. `None` if the path ends outside the root.
+/// Where a path enters the buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entry<'p> {
+    /// The path up to the root.
+    pub way: &'p [u8],
+    /// What follows, with its `.` and `..`. It may lead out of the buffer again: only the bridge knows what `..` leads to.
+    pub rest: &'p [u8],
+    /// The way has a `..` after a component that may be a symbolic link. Only the kernel knows whether it leads to the root.
+    pub is_doubtful: bool,
+}
+
+/// The place where `path` first enters the buffer. A relative `path` starts at the absolute directory `base`, which has
+/// no links and is not in the buffer. `None` if the path stays outside.
 ///
-/// The result keeps its `.` and `..`. It begins where the path last enters the
-/// root.
-pub fn enter<'p>(base: &[u8], path: &'p [u8], root: &[u8]) -> Option<&'p [u8]> {
-    let mut walker = Walker::new(root);
-    let mut rest = None;
-    if path.first() != Some(&b'/') {
-        components(base).for_each(|c| walker.step(c));
-        if walker.inside() {
-            rest = Some(path);
+/// `root` has no links, so a path that only touches it (`ROOT/../x`) stays outside. The `alias` may be a link: what comes after
+/// it is never judged by its text. Empty: there is none.
+pub fn enter<'p>(base: &[u8], path: &'p [u8], root: &[u8], alias: &[u8]) -> Option<Entry<'p>> {
+    let mut at_root = Walker::new(root);
+    let mut at_alias = (!alias.is_empty()).then(|| Walker::new(alias));
+    let mut step = |component: &[u8]| {
+        at_root.step(component);
+        if let Some(walker) = &mut at_alias {
+            walker.step(component);
         }
+        let is_there = (
+            at_root.is_there(),
+            at_alias.as_ref().is_some_and(Walker::is_there),
+        );
+        (is_there, at_root.is_on_the_way())
+    };
+    let mut on_the_way = true;
+    if path.first() != Some(&b'/') {
+        components(base).for_each(|c| on_the_way = step(c).1);
     }
+    let entry = |end: usize, is_doubtful: bool| {
+        let rest = &path[end..];
+        let slashes = rest.iter().take_while(|&&b| b == b'/').count();
+        Entry {
+            way: &path[..end],
+            rest: &rest[slashes..],
+            is_doubtful,
+        }
+    };
+    let mut is_doubtful = false;
+    // How many components of the path itself the next ones could remove.
+    let mut written = 0usize;
+    let mut touched = None;
     let mut at = 0;
     while at < path.len() {
         let end = path[at..]
             .iter()
             .position(|&b| b == b'/')
             .map_or(path.len(), |n| at + n);
-        let was_inside = walker.inside();
-        walker.step(&path[at..end]);
-        let next = (end + 1).min(path.len());
-        if !walker.inside() {
-            rest = None;
-        } else if !was_inside {
-            rest = Some(&path[next..]);
-        }
+        let component = &path[at..end];
         at = end + 1;
+        match (component, touched) {
+            (b"" | b".", _) => continue,
+            (b"..", _) => {
+                touched = None;
+                is_doubtful |= written > 0 && !on_the_way;
+                written = written.saturating_sub(1);
+            }
+            (_, Some(end)) => return Some(entry(end, is_doubtful)),
+            _ => written += 1,
+        }
+        let (is_there, is_on_the_way) = step(component);
+        on_the_way = is_on_the_way;
+        match is_there {
+            (true, _) => touched = Some(end),
+            (false, true) => return Some(entry(end, is_doubtful)),
+            (false, false) => {}
+        }
     }
-    rest.map(|r| {
-        let slashes = r.iter().take_while(|&&b| b == b'/').count();
-        &r[slashes..]
-    })
+    touched.map(|end| entry(end, is_doubtful))
 }
 
 /// A path that goes on from an open directory of this process, or from its working directory (`None`): which one, and the
@@ -334,15 +381,19 @@ mod tests {
         assert_eq!(glance(b"/home/../pfs", ROOT, b""), Glance::Unclear);
     }
 
+    /// What follows the root, and whether the way there is doubtful.
+    fn entered(base: &str, path: &'static str, alias: &str) -> Option<(&'static str, bool)> {
+        let entry = enter(base.as_bytes(), path.as_bytes(), ROOT, alias.as_bytes())?;
+        let text = |bytes| core::str::from_utf8(bytes).unwrap();
+        assert!(path.starts_with(text(entry.way)), "{path}");
+        assert!(path.ends_with(text(entry.rest)), "{path}");
+        Some((text(entry.rest), entry.is_doubtful))
+    }
+
     #[test]
     fn the_part_below_the_root_keeps_its_dots() {
-        let enter = |p: &'static str| {
-            enter(b"/", p.as_bytes(), ROOT).map(|r| core::str::from_utf8(r).unwrap())
-        };
+        let enter = |path| entered("/", path, "").map(|(rest, _)| rest);
         assert_eq!(enter("/tmp/../pfs/me//run7/./a/../b/"), Some("./a/../b/"));
-        assert_eq!(enter("/pfs/me/run7/../run7/x"), Some("x"));
-        assert_eq!(enter("/pfs/me/run7/a/../../other"), None);
-        assert_eq!(enter("/pfs/me/run7/.."), None);
         assert_eq!(enter("/pfs/me/run7/."), Some("."));
         assert_eq!(enter("/pfs/me/run7//"), Some(""));
         assert_eq!(enter("//pfs//me/run7///x//y"), Some("x//y"));
@@ -350,11 +401,68 @@ mod tests {
     }
 
     #[test]
+    fn what_leads_through_the_buffer_is_left_to_the_bridge_and_what_touches_its_root_is_not() {
+        let enter = |path| entered("/", path, "").map(|(rest, _)| rest);
+        assert_eq!(enter("/pfs/me/run7/a/../../other"), Some("a/../../other"));
+        assert_eq!(
+            enter("/pfs/me/run7/./a/../../run7/b"),
+            Some("./a/../../run7/b")
+        );
+        assert_eq!(enter("/pfs/me/run7/../run7/x"), Some("x"));
+        assert_eq!(enter("/pfs/me/run7/.."), None);
+        assert_eq!(enter("/pfs/me/run7/./../other"), None);
+        assert_eq!(enter("/pfs/me/run7/../../me"), None);
+    }
+
+    #[test]
     fn a_relative_path_may_enter_from_above_or_beside() {
-        assert_eq!(enter(b"/pfs", b"me/run7/x", ROOT), Some(&b"x"[..]));
-        assert_eq!(enter(b"/pfs/me/other", b"../run7/x", ROOT), Some(&b"x"[..]));
-        assert_eq!(enter(b"/pfs/me", b"run8/x", ROOT), None);
-        assert_eq!(enter(b"/", b"pfs/me/run7", ROOT), Some(&b""[..]));
+        let enter = |base, path| entered(base, path, "");
+        assert_eq!(enter("/pfs", "me/run7/x"), Some(("x", false)));
+        assert_eq!(enter("/pfs/me/other", "../run7/x"), Some(("x", false)));
+        assert_eq!(enter("/pfs/me", "run8/x"), None);
+        assert_eq!(enter("/", "pfs/me/run7"), Some(("", false)));
+        assert_eq!(
+            enter("/pfs/me", "run7/a/../../x"),
+            Some(("a/../../x", false))
+        );
+    }
+
+    #[test]
+    fn all_that_follows_the_other_spelling_is_left_to_the_bridge() {
+        let enter = |path| entered("/", path, "/home/run").map(|(rest, _)| rest);
+        assert_eq!(enter("/home/run/../x"), Some("../x"));
+        assert_eq!(enter("/home//run/"), Some(""));
+        assert_eq!(
+            enter("/home/run/../../pfs/me/run7/y"),
+            Some("../../pfs/me/run7/y")
+        );
+        assert_eq!(
+            enter("/pfs/me/run7/a/../../../../home/run/b"),
+            Some("a/../../../../home/run/b")
+        );
+        assert_eq!(enter("/home/runs/../x"), None);
+    }
+
+    #[test]
+    fn a_way_is_doubtful_where_a_component_that_was_removed_may_be_a_link() {
+        let doubtful = |base, path, alias| entered(base, path, alias).map(|(_, doubtful)| doubtful);
+        for certain in [
+            "/pfs/me/run7/x/../y",
+            "/pfs/../pfs/me/run7",
+            "/pfs/me/run7/../run7/link/../x",
+            "/../pfs/./me/run7",
+        ] {
+            assert_eq!(doubtful("/", certain, ""), Some(false), "{certain}");
+        }
+        for doubt in ["/tmp/../pfs/me/run7", "/pfs/me/a/b/../../run7/x"] {
+            assert_eq!(doubtful("/", doubt, ""), Some(true), "{doubt}");
+        }
+        assert_eq!(doubtful("/pfs/x/y", "../../me/run7", ""), Some(false));
+        assert_eq!(doubtful("/pfs/x", "y/../../me/run7", ""), Some(true));
+        assert_eq!(
+            doubtful("/", "/home/../home/run/x", "/home/run"),
+            Some(true)
+        );
     }
 
     #[test]

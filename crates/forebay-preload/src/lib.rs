@@ -28,6 +28,7 @@ mod config;
 mod hooks;
 mod locate;
 mod requests;
+mod way;
 
 /// Runs before `main`, while there is one thread. It does what would cost more, or be less safe, later.
 extern "C" fn at_load() {

@@ -18,12 +18,11 @@ use forebay_wire::{Base, MAX_PATH_BYTES, ObjectId, Op, Request, START_MOVED};
 
 use crate::config;
 use crate::requests::LINK;
-use forebay_hook::kernel::{self, Errno, FdPath, call};
+use crate::way::Way;
+use forebay_hook::kernel::{self, Errno, FdPath, OwnFd, call};
 use forebay_link::Config;
 use forebay_link::{Answer, Fail};
 
-/// How many symbolic links out of the buffer and back one call follows (`MAXSYMLINKS`).
-const MAX_REDIRECTS: usize = 40;
 /// A smaller pointer is no string, and the kernel answers `EFAULT`.
 pub const LEAST_ADDRESS: isize = 4096;
 
@@ -58,7 +57,8 @@ impl Scratch {
         Scratch(MaybeUninit::uninit())
     }
 
-    fn room(&mut self) -> (*mut u8, usize) {
+    /// The memory, and its length: [`MAX_PATH_BYTES`] and a byte for a NUL.
+    pub fn room(&mut self) -> (*mut u8, usize) {
         (self.0.as_mut_ptr().cast(), MAX_PATH_BYTES + 1)
     }
 
@@ -144,14 +144,7 @@ pub fn locate<'a>(dirfd: c_int, path: &'a [u8], scratch: &'a mut Scratch) -> Opt
                     rel: path,
                 }),
                 Spot::File(..) => None,
-                Spot::Far | Spot::Above => {
-                    let rel = enter(config, at, path)?;
-                    Some(Target {
-                        config,
-                        base: Base::Root,
-                        rel,
-                    })
-                }
+                Spot::Far | Spot::Above => enter(config, dirfd, at, path),
             }
         }
     }
@@ -177,16 +170,15 @@ pub fn is_alias(path: &[u8]) -> bool {
 /// [`locate`] for an absolute path.
 fn locate_absolute(path: &[u8]) -> Option<Target<'_>> {
     let config = config::get()?;
-    let rel = if path::is_plain(path) {
-        below(config.root(), path)
-            .or_else(|| below(config.alias(), path).filter(|_| !config.alias().is_empty()))
-    } else {
-        enter(config, b"/", path)
-    };
+    if !path::is_plain(path) {
+        return enter(config, libc::AT_FDCWD, b"/", path);
+    }
+    let rel = below(config.root(), path)
+        .or_else(|| below(config.alias(), path).filter(|_| !config.alias().is_empty()))?;
     Some(Target {
         config,
         base: Base::Root,
-        rel: rel?,
+        rel,
     })
 }
 
@@ -247,9 +239,42 @@ pub fn locate_fd(fd: c_int, scratch: &mut Scratch) -> Option<Target<'_>> {
     })
 }
 
-fn enter<'p>(config: &Config, base: &[u8], path: &'p [u8]) -> Option<&'p [u8]> {
-    path::enter(base, path, config.root())
-        .or_else(|| path::enter(base, path, config.alias()).filter(|_| !config.alias().is_empty()))
+/// Where a path from outside enters the buffer. The kernel shows `base` as the path of `dirfd`.
+fn enter<'p>(
+    config: &'static Config,
+    dirfd: c_int,
+    base: &[u8],
+    path: &'p [u8],
+) -> Option<Target<'p>> {
+    let entry = path::enter(base, path, config.root(), config.alias())?;
+    if entry.is_doubtful && !leads_to_root(config, dirfd, entry.way) {
+        return None;
+    }
+    Some(Target {
+        config,
+        base: Base::Root,
+        rel: entry.rest,
+    })
+}
+
+/// Asks the kernel whether this path outside leads to the root. If the kernel can't tell, the text of the path has said so.
+#[cold]
+#[inline(never)]
+fn leads_to_root(config: &Config, dirfd: c_int, way: &[u8]) -> bool {
+    let mut scratch = Scratch::new();
+    if way.len() > MAX_PATH_BYTES {
+        return false;
+    }
+    let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC;
+    // SAFETY: `keep` makes a C string.
+    let fd = match unsafe { kernel::openat(dirfd, scratch.keep(way), flags, 0) } {
+        Ok(fd) => OwnFd(fd),
+        Err(e) => return matches!(e, libc::EMFILE | libc::ENFILE | libc::ENOMEM),
+    };
+    match kernel_path(fd.0, &mut scratch) {
+        Ok(len) => scratch.filled(len) == config.root(),
+        Err(_) => true,
+    }
 }
 
 fn spot<'p>(config: &Config, at: &'p [u8]) -> Spot<'p> {
@@ -500,18 +525,20 @@ pub unsafe fn route<R: Outcome>(
 
 #[inline(never)]
 unsafe fn route_slow<R: Outcome>(
-    mut dirfd: c_int,
-    mut path: *const c_char,
+    dirfd: c_int,
+    path: *const c_char,
     native: impl Fn(c_int, *const c_char) -> R,
     ours: impl Fn(&Target<'_>, &mut Answer) -> Result<R, Fail>,
 ) -> R {
     // Few and small buffers: a thread may have little stack.
-    let (mut scratch, mut led_to) = (Scratch::new(), Scratch::new());
+    let mut scratch = Scratch::new();
     let mut answer = Answer::new();
+    // SAFETY: the caller's promise.
+    let mut way = unsafe { Way::new(dirfd, path) };
     let mut looks = Looks::default();
-    let mut redirects = 0;
-    while redirects < MAX_REDIRECTS {
-        // SAFETY: the caller's promise, or a path that `Scratch::keep` ended with a NUL.
+    loop {
+        let (dirfd, path) = way.now();
+        // SAFETY: a C string.
         let bytes = unsafe { kernel::bytes(path) };
         let Some(target) = locate(dirfd, bytes, &mut scratch) else {
             return native(dirfd, path);
@@ -529,13 +556,12 @@ unsafe fn route_slow<R: Outcome>(
             Err(Fail::Errno(libc::ENOENT)) if bytes == b"." => return native(dirfd, path),
             Err(Fail::Errno(e)) => return failed(e),
             Err(Fail::Redirect) => {
-                path = led_to.keep(answer.body());
-                dirfd = libc::AT_FDCWD;
-                redirects += 1;
+                if let Err(e) = way.leads_on_to(answer.body(), 0) {
+                    return failed(e);
+                }
             }
         }
     }
-    failed(libc::ELOOP)
 }
 
 /// Looks at the path of a directory of which the bridge says that it is not where the last look has found it. A drain that

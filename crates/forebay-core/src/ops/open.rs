@@ -34,8 +34,8 @@ impl Context<'_> {
         };
         let found = self.walk.resolve(path, follow)?;
         if create && (found.slash || found.last != Last::Name) {
-            // Linux looks at the slash before it looks whether something is there.
-            return errno(if !found.slash && flags & libc::O_EXCL != 0 {
+            // Linux looks at the slash after a name before it looks whether something is there.
+            return errno(if found.last != Last::Name && flags & libc::O_EXCL != 0 {
                 libc::EEXIST
             } else {
                 libc::EISDIR

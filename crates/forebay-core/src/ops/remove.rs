@@ -37,9 +37,9 @@ impl Context<'_> {
     pub(super) fn rmdir(&self, path: &Path) -> Outcome<Decision> {
         let found = self.walk.resolve(path, Follow::No)?;
         match found.last {
+            Last::DotDot => return errno(libc::ENOTEMPTY),
             _ if found.path.is_root() => return errno(libc::EBUSY),
             Last::Dot => return errno(libc::EINVAL),
-            Last::DotDot => return errno(libc::ENOTEMPTY),
             Last::Name => {}
         }
         let Some(node) = &found.node else {

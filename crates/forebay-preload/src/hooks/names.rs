@@ -3,16 +3,16 @@
 use core::ffi::{c_int, c_uint};
 
 use forebay_hook::hooks;
-use forebay_wire::{FOLLOW, MAX_PATH_BYTES, Op, REMOVE_DIR, START_MOVED};
+use forebay_wire::{FOLLOW, MAX_PATH_BYTES, NOFOLLOW, Op, REMOVE_DIR, START_MOVED};
 use libc::{AT_EMPTY_PATH, AT_FDCWD, AT_REMOVEDIR, AT_SYMLINK_FOLLOW, S_IFIFO};
 
 use super::{Path, identity, outcome};
 use crate::locate::{
-    LEAST_ADDRESS, Looks, Scratch, Target, failed, found_nothing, is_alias, locate, may_be_mine,
-    route,
+    LEAST_ADDRESS, Looks, Scratch, Target, failed, is_alias, locate, may_be_mine, route,
 };
 use crate::requests;
-use forebay_hook::kernel::{self, call};
+use crate::way::{End, Way};
+use forebay_hook::kernel::{self, Errno, call};
 use forebay_link::{Answer, Fail};
 
 fn mkdir_in(target: &Target<'_>, mode: c_uint, answer: &mut Answer) -> Result<c_int, Fail> {
@@ -56,6 +56,9 @@ fn symlink_in(target: &Target<'_>, text: Path, answer: &mut Answer) -> Result<c_
     Ok(0)
 }
 
+/// A path of a function that takes two: where it starts, and its text.
+type At = (c_int, Path);
+
 /// Runs a function with two paths. If one is inside the buffer and the other outside, they are on two file systems
 /// (`EXDEV`).
 ///
@@ -64,14 +67,14 @@ fn symlink_in(target: &Target<'_>, text: Path, answer: &mut Answer) -> Result<c_
 unsafe fn two_paths(
     op: Op,
     flags: u32,
-    old: (c_int, Path),
-    new: (c_int, Path),
-    native: impl Fn() -> c_int,
+    old: At,
+    new: At,
+    native: impl Fn(At, At) -> c_int,
 ) -> c_int {
     // SAFETY: the caller's promise.
     let maybe = unsafe { (may_be_mine(old.0, old.1), may_be_mine(new.0, new.1)) };
     if maybe == (false, false) {
-        return native();
+        return native(old, new);
     }
     for (_, path) in [old, new] {
         if (path as isize) < LEAST_ADDRESS {
@@ -82,45 +85,82 @@ unsafe fn two_paths(
             return failed(libc::ENOENT);
         }
     }
-    two_paths_slow(op, flags, old, new, native)
+    match both_inside(op, flags, old, new) {
+        Ok(Asked::Done) => 0,
+        Ok(Asked::Outside) => native(old, new),
+        Ok(Asked::Apart) => across(op, flags, old, new, native),
+        Err(e) => failed(e),
+    }
+}
+
+/// What became of a request with two paths.
+enum Asked {
+    Done,
+    /// Neither path comes near the buffer.
+    Outside,
+    /// One of them leads out of the buffer, or both do, or they are on two file systems of the PFS.
+    Apart,
 }
 
 #[inline(never)]
-fn two_paths_slow(
-    op: Op,
-    flags: u32,
-    old: (c_int, Path),
-    new: (c_int, Path),
-    native: impl Fn() -> c_int,
-) -> c_int {
+fn both_inside(op: Op, flags: u32, old: At, new: At) -> Result<Asked, Errno> {
     let (mut room1, mut room2) = (Scratch::new(), Scratch::new());
     // SAFETY: the caller has checked that both are strings.
     let (old_path, new_path) = unsafe { (kernel::bytes(old.1), kernel::bytes(new.1)) };
     if old_path.len().max(new_path.len()) > MAX_PATH_BYTES {
-        return failed(libc::ENAMETOOLONG);
+        return Err(libc::ENAMETOOLONG);
     }
     let mut looks = Looks::default();
-    let asked = loop {
+    loop {
         let old = locate(old.0, old_path, &mut room1);
         let new = locate(new.0, new_path, &mut room2);
         let (old, new) = match (old, new) {
-            (None, None) => return native(),
+            (None, None) => return Ok(Asked::Outside),
             (Some(old), Some(new)) => (old, new),
-            _ => return failed(libc::EXDEV),
+            _ => return Ok(Asked::Apart),
         };
         let mut request = old.request(op);
         (request.base2, request.str2, request.arg0) = (new.base, new.rel, flags);
         let mut answer = Answer::new();
         match requests::ask(old.config, &mut request, true, &mut answer) {
+            Ok(()) => return Ok(Asked::Done),
             Err(Fail::Errno(START_MOVED)) if looks.again() => {}
-            asked => break asked.map_err(found_nothing),
+            // The bridge does not say which of the paths leads out of the buffer (`ops::inside`).
+            Err(Fail::Errno(libc::EXDEV) | Fail::Redirect) => return Ok(Asked::Apart),
+            Err(Fail::Errno(START_MOVED)) => return Err(libc::ENOENT),
+            Err(Fail::Errno(e)) => return Err(e),
         }
+    }
+}
+
+/// Two paths of which one may lead out of the buffer again, or through it: both are followed, in the order of the kernel.
+#[cold]
+#[inline(never)]
+fn across(op: Op, flags: u32, old: At, new: At, native: impl Fn(At, At) -> c_int) -> c_int {
+    // SAFETY: the caller has checked that both are strings.
+    let (mut old, mut new) = unsafe { (Way::new(old.0, old.1), Way::new(new.0, new.1)) };
+    let end_of_old = match op {
+        Op::Link if flags & FOLLOW != 0 => End::Object(0),
+        Op::Link => End::Object(NOFOLLOW),
+        _ => End::Name,
+    };
+    let inside = old
+        .ends_in_buffer(end_of_old)
+        .and_then(|old| Ok((old, new.ends_in_buffer(End::Name)?)));
+    let asked = match inside {
+        Ok((false, false)) => return native(old.now(), new.now()),
+        // They led out of the buffer and into it again, so the bridge has not seen where they end.
+        Ok((true, true)) if old.has_turned() || new.has_turned() => {
+            both_inside(op, flags, old.now(), new.now())
+        }
+        Ok(_) => Err(libc::EXDEV),
+        Err(e) => Err(e),
     };
     match asked {
-        Ok(()) => 0,
-        Err(Fail::Errno(e)) => failed(e),
-        // Never for two paths: the bridge answers EXDEV itself (`ops::inside`).
-        Err(Fail::Redirect) => failed(libc::EXDEV),
+        Ok(Asked::Done) => 0,
+        // Somebody has moved a directory meanwhile.
+        Ok(Asked::Outside | Asked::Apart) => failed(libc::EXDEV),
+        Err(e) => failed(e),
     }
 }
 
@@ -189,19 +229,19 @@ hooks! {
     }
 
     fn rename [real] (old: Path, new: Path) -> c_int {
-        two_paths(Op::Rename, 0, (AT_FDCWD, old), (AT_FDCWD, new), || real(old, new))
+        two_paths(Op::Rename, 0, (AT_FDCWD, old), (AT_FDCWD, new), |old, new| real(old.1, new.1))
     }
 
     fn renameat [real] (olddir: c_int, old: Path, newdir: c_int, new: Path) -> c_int {
-        two_paths(Op::Rename, 0, (olddir, old), (newdir, new), || real(olddir, old, newdir, new))
+        two_paths(Op::Rename, 0, (olddir, old), (newdir, new), |old, new| real(old.0, old.1, new.0, new.1))
     }
 
     fn renameat2 [real] (olddir: c_int, old: Path, newdir: c_int, new: Path, flags: c_uint) -> c_int {
-        two_paths(Op::Rename, flags, (olddir, old), (newdir, new), || real(olddir, old, newdir, new, flags))
+        two_paths(Op::Rename, flags, (olddir, old), (newdir, new), |old, new| real(old.0, old.1, new.0, new.1, flags))
     }
 
     fn link [real] (old: Path, new: Path) -> c_int {
-        two_paths(Op::Link, 0, (AT_FDCWD, old), (AT_FDCWD, new), || real(old, new))
+        two_paths(Op::Link, 0, (AT_FDCWD, old), (AT_FDCWD, new), |old, new| real(old.1, new.1))
     }
 
     fn linkat [real] (olddir: c_int, old: Path, newdir: c_int, new: Path, flags: c_int) -> c_int {
@@ -209,7 +249,7 @@ hooks! {
             return failed(libc::EINVAL);
         }
         let follow = if flags & AT_SYMLINK_FOLLOW != 0 { FOLLOW } else { 0 };
-        two_paths(Op::Link, follow, (olddir, old), (newdir, new), || real(olddir, old, newdir, new, flags))
+        two_paths(Op::Link, follow, (olddir, old), (newdir, new), |old, new| real(old.0, old.1, new.0, new.1, flags))
     }
 
     fn symlink [real] (text: Path, path: Path) -> c_int {

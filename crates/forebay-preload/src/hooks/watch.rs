@@ -7,7 +7,9 @@ use forebay_wire::NOFOLLOW;
 use libc::AT_FDCWD;
 
 use super::{Path, on_object};
-use crate::locate::{LEAST_ADDRESS, Scratch, failed, is_in_buffer, locate_fd, route};
+use crate::locate::{LEAST_ADDRESS, Scratch, Target, failed, is_in_buffer, locate_fd, route};
+use crate::requests;
+use forebay_link::{Answer, Fail};
 
 /// True if the open object `dirfd`, or the working directory for `AT_FDCWD`, is in the buffer.
 fn holds(dirfd: c_int) -> bool {
@@ -15,6 +17,12 @@ fn holds(dirfd: c_int) -> bool {
         AT_FDCWD => locate_fd(AT_FDCWD, &mut Scratch::new()).is_some(),
         fd => is_in_buffer(fd),
     }
+}
+
+/// What the kernel would remember is a backing object. The bridge is asked first, as the path may lead out of the buffer.
+fn refused(target: &Target<'_>, nofollow: u32, answer: &mut Answer) -> Result<c_int, Fail> {
+    requests::stat(target, nofollow, answer)?;
+    Err(libc::EOPNOTSUPP.into())
 }
 
 hooks! {
@@ -35,7 +43,8 @@ hooks! {
         if path.is_null() && holds(dirfd) {
             return failed(libc::EOPNOTSUPP);
         }
-        route(dirfd, path, |d, p| real(fd, flags, mask, d, p), |_, _| Err(libc::EOPNOTSUPP.into()))
+        let nofollow = if flags & libc::FAN_MARK_DONT_FOLLOW != 0 { NOFOLLOW } else { 0 };
+        route(dirfd, path, |d, p| real(fd, flags, mask, d, p), |t, a| refused(t, nofollow, a))
     }
 
     fn name_to_handle_at [real] (dirfd: c_int, path: Path, handle: *mut c_void, mount: *mut c_int, flags: c_int) -> c_int {
@@ -43,13 +52,14 @@ hooks! {
         if flags & libc::AT_EMPTY_PATH != 0 && is_empty() && holds(dirfd) {
             return failed(libc::EOPNOTSUPP);
         }
-        route(dirfd, path, |d, p| real(d, p, handle, mount, flags), |_, _| Err(libc::EOPNOTSUPP.into()))
+        let nofollow = if flags & libc::AT_SYMLINK_FOLLOW != 0 { 0 } else { NOFOLLOW };
+        route(dirfd, path, |d, p| real(d, p, handle, mount, flags), |t, a| refused(t, nofollow, a))
     }
 
     fn ftok [real] (path: Path, id: c_int) -> c_int {
         let native = |_: c_int, p: Path| real(p, id);
         route(AT_FDCWD, path, native, |target, answer| {
-            let attr = crate::requests::stat(target, 0, answer)?;
+            let attr = requests::stat(target, 0, answer)?;
             Ok((attr.ino & 0xffff | (attr.dev & 0xff) << 16) as c_int | id << 24)
         })
     }
