@@ -1,6 +1,6 @@
 //! Copies on their way to their names: synced, read back and compared, and named.
 
-use crate::copy::Written;
+use crate::copy::{Source, Written};
 use crate::counters::Counters;
 use crate::ground::Halt;
 use crate::leftovers;
@@ -346,7 +346,8 @@ impl Pass<'_> {
             let source = source.during("open in the buffer")?;
             let target = target.as_ref().map_err(|e| *e).during("open directory")?;
             check_is(target.as_fd(), is)?;
-            self.dress(source.as_fd(), target.as_fd(), &attr)?;
+            let xattrs = pfs::read_xattrs(source.as_fd())?;
+            self.dress(&xattrs, target.as_fd(), &attr)?;
         }
         match target {
             Ok(target) if is_last_sync => sys::fsync(target.as_fd()).during("fsync directory"),
@@ -377,10 +378,13 @@ impl Pass<'_> {
                 Use::Free(before)
             });
         }
-        let (source, before) = self.open_source(object)?;
-        let lent = match before {
-            Some(before) => Some(LentMode {
-                before,
+        let Source {
+            file: source,
+            locked,
+        } = self.open_source(object)?;
+        let lent = match locked {
+            Some(locked) => Some(LentMode {
+                before: locked.before,
                 opened: attr()?,
             }),
             None => None,

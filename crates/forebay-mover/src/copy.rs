@@ -10,7 +10,7 @@ use forebay_core::facts::Attr;
 use forebay_core::identity::Identity;
 use forebay_core::record::{Kind, ObjectName};
 use forebay_sys::Openers;
-use forebay_sys::{self as sys, Errno, Sys};
+use forebay_sys::{self as sys, Errno, Sys, Xattr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, SystemTime};
@@ -42,6 +42,21 @@ impl Written {
     }
 }
 
+/// A backing file that is open for reading.
+pub(crate) struct Source {
+    pub(crate) file: OwnedFd,
+    /// What has to be known of it if its owner may not read it.
+    pub(crate) locked: Option<Locked>,
+}
+
+/// Of a backing file that its owner may not read.
+pub(crate) struct Locked {
+    /// The attributes before its mode was changed for a moment.
+    pub(crate) before: Attr,
+    /// Its extended attributes, which can be read in that moment alone.
+    pub(crate) xattrs: Vec<Xattr>,
+}
+
 impl Pass<'_> {
     /// Puts the contents under a temporary name. What there is of the copy goes into `held`.
     pub(crate) fn copy(
@@ -70,21 +85,28 @@ impl Pass<'_> {
                 bytes: 0,
             });
         }
-        let (source, _) = self.open_source(copy.object)?;
-        if processes::is_in_use(&source, Openers::Writers) {
+        let Source { file, locked } = self.open_source(copy.object)?;
+        if processes::is_in_use(&file, Openers::Writers) {
             return Ok(Copied::InUse);
         }
-        let source: std::fs::File = source.into();
+        let source: std::fs::File = file.into();
         let attr = wait_a_tick(|| sys::stat(source.as_fd(), b""))?;
         let Some(dir) = dirs.parent_if_there(self.ground.lower, path)? else {
             return Ok(Copied::NoDirectory);
         };
         let is_mine = (attr.uid, attr.gid) == self.my_ids;
-        let has_list = access_list(source.as_fd())?.is_some();
+        let xattrs = match locked {
+            Some(locked) => locked.xattrs,
+            None => pfs::read_xattrs(source.as_fd())?,
+        };
+        let has_list = access_list(&xattrs).is_some();
         let is_copy = copy.object.oid.is_copy();
+        // Attributes of users are taken from who may write to the file at that moment.
+        let takes_xattrs =
+            attr.mode & 0o200 != 0 || !xattrs.iter().any(|(name, _)| name.starts_with(b"user."));
         // The copy gets its final mode at once if we own it: who may read it in the end may do so now. Beside an access list the
         // group's bits are its mask, and one of the directory is not for what was a file of the PFS before.
-        let mode = match is_mine && !has_list && !is_copy {
+        let mode = match is_mine && !has_list && !is_copy && takes_xattrs {
             true => attr.mode & 0o777,
             false => 0o600,
         };
@@ -106,7 +128,7 @@ impl Pass<'_> {
             if is_copy && !has_list {
                 drop_access_list(target.as_fd())?;
             }
-            let made = self.dress_new(source.as_fd(), target.as_fd(), &attr)?;
+            let made = self.dress_new(&xattrs, target.as_fd(), &attr, mode)?;
             Ok(Ok((written, made)))
         })();
         match outcome {
@@ -128,30 +150,35 @@ impl Pass<'_> {
         }
     }
 
-    /// Opens a backing file for reading, also one that its owner may not read: that takes a change of its mode for a moment,
-    /// and the attributes before it are given.
-    pub(crate) fn open_source(&self, object: ObjectName) -> Work<(OwnedFd, Option<Attr>)> {
+    /// Opens a backing file for reading, also one that its owner may not read: that takes a change of its mode for a moment.
+    pub(crate) fn open_source(&self, object: ObjectName) -> Work<Source> {
         let objects = self.ground.objects;
         let flags = libc::O_RDONLY | libc::O_NOFOLLOW;
-        let mut before = None;
+        let mut locked = None;
         let opened = match objects.open_object(object, flags) {
             Err(Errno::ACCESS) => {
                 objects.never_reuse(object);
                 let path = objects
                     .open_object(object, libc::O_PATH | libc::O_NOFOLLOW)
                     .during("open in the buffer")?;
-                let open = |attr| {
-                    before = Some(attr);
-                    objects.open_object(object, flags)
+                let open = |before| {
+                    let file = objects
+                        .open_object(object, flags)
+                        .during("open in the buffer")?;
+                    let xattrs = pfs::read_xattrs(file.as_fd())?;
+                    locked = Some(Locked { before, xattrs });
+                    Ok(file)
                 };
                 objects
                     .lend(path.as_fd(), object, 0o400, open)
                     .during("chmod in the buffer")?
             }
-            other => other,
+            other => other.during("open in the buffer"),
         };
-        let opened = opened.during("open in the buffer")?;
-        Ok((opened, before))
+        Ok(Source {
+            file: opened?,
+            locked,
+        })
     }
 
     /// Copies what is not a hole; `None` if the drain was stopped.
@@ -224,17 +251,18 @@ impl Pass<'_> {
         }))
     }
 
-    /// As [`Pass::dress`], for a file that was just made with its mode if it is our own. Gives what it is known by.
+    /// As [`Pass::dress`], for a file that was just made with this mode. Gives what it is known by.
     fn dress_new(
         &self,
-        source: BorrowedFd<'_>,
+        xattrs: &[Xattr],
         target: BorrowedFd<'_>,
         attr: &Attr,
+        mode: u32,
     ) -> Work<Identity> {
         let look = || sys::stat(target, b"").during("stat");
         let shown = |attr: &Attr| (attr.uid, attr.gid, attr.mode & 0o7777);
-        if (attr.uid, attr.gid) == self.my_ids && attr.mode & 0o7000 == 0 {
-            self.copy_xattrs(source, target, attr)?;
+        if (attr.uid, attr.gid) == self.my_ids && attr.mode & 0o7777 == mode {
+            self.write_xattrs(xattrs, target, attr)?;
             sys::set_times(target, b"", Some(attr.atime), Some(attr.mtime)).during("set times")?;
             let made = look()?;
             // A directory hands on its group, or an access list.
@@ -242,20 +270,15 @@ impl Pass<'_> {
                 return Ok(Identity::of_copy(&made));
             }
         }
-        self.dress(source, target, attr)?;
+        self.dress(xattrs, target, attr)?;
         Ok(Identity::of_copy(&look()?))
     }
 
     /// Gives the mode to set after that.
-    fn copy_xattrs(
-        &self,
-        source: BorrowedFd<'_>,
-        target: BorrowedFd<'_>,
-        attr: &Attr,
-    ) -> Work<u32> {
-        let refused = pfs::copy_xattrs(source, target)?;
+    fn write_xattrs(&self, xattrs: &[Xattr], target: BorrowedFd<'_>, attr: &Attr) -> Work<u32> {
+        let refused = pfs::write_xattrs(target, xattrs)?;
         let mode = match refused.iter().any(|name| name.as_bytes() == ACCESS_LIST) {
-            true => mode_without_list(attr.mode, access_list(source)?.as_deref()),
+            true => mode_without_list(attr.mode, access_list(xattrs)),
             false => attr.mode,
         };
         self.remark_on(refused);
@@ -271,17 +294,12 @@ impl Pass<'_> {
     }
 
     /// Owner, mode, extended attributes and times.
-    pub(crate) fn dress(
-        &self,
-        source: BorrowedFd<'_>,
-        target: BorrowedFd<'_>,
-        attr: &Attr,
-    ) -> Work<()> {
+    pub(crate) fn dress(&self, xattrs: &[Xattr], target: BorrowedFd<'_>, attr: &Attr) -> Work<()> {
         let now = sys::stat(target, b"").during("stat")?;
         if (now.uid, now.gid) != (attr.uid, attr.gid) {
             sys::chown(target, b"", attr.uid, attr.gid).during("chown")?;
         }
-        let mode = self.copy_xattrs(source, target, attr)?;
+        let mode = self.write_xattrs(xattrs, target, attr)?;
         sys::chmod(target, mode).during("chmod")?;
         sys::set_times(target, b"", Some(attr.atime), Some(attr.mtime)).during("set times")
     }
@@ -345,12 +363,10 @@ impl Pass<'_> {
 
 const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
 
-/// The access list of an open file; `None` if it has none beside its mode.
-fn access_list(file: BorrowedFd<'_>) -> Work<Option<Vec<u8>>> {
-    match sys::get_xattr(file, ACCESS_LIST) {
-        Err(Errno::OPNOTSUPP) => Ok(None),
-        list => list.during("read access list"),
-    }
+/// The access list among extended attributes; `None` if there is none beside the mode.
+fn access_list(xattrs: &[Xattr]) -> Option<&[u8]> {
+    let mut lists = xattrs.iter().filter(|(name, _)| name == ACCESS_LIST);
+    lists.next().map(|(_, list)| &list[..])
 }
 
 /// Takes away the access list that a new file has from its directory.

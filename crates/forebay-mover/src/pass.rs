@@ -192,8 +192,7 @@ impl<'g> Pass<'g> {
     fn give_times_back(&self) {
         if !self.times_given_back.swap(true, Ordering::SeqCst) {
             let lower = self.ground.lower;
-            let open = |dir: &TreePath| lower.open(dir, libc::O_RDONLY | libc::O_DIRECTORY);
-            lower.times().end_drain(open);
+            lower.times().end_drain(|dir| lower.open_for_times(dir));
         }
     }
 

@@ -7,7 +7,7 @@ use forebay_core::path::TreePath;
 use forebay_core::record::Kind;
 use forebay_objects::label::is_own_attribute;
 use forebay_pfs::Lower;
-use forebay_sys::{self as sys, Errno};
+use forebay_sys::{self as sys, Errno, Xattr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
@@ -282,13 +282,17 @@ fn rename_free(
     }
 }
 
-/// Gives an open file or directory the extended attributes of another one, but for those of Forebay. Returns the names
-/// of those that the PFS does not take.
-pub fn copy_xattrs(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> Work<Vec<String>> {
-    sys::copy_xattrs(from, to, is_own_attribute).during("copy extended attributes")
+/// The extended attributes of an open file or directory, but for those of Forebay.
+pub fn read_xattrs(from: BorrowedFd<'_>) -> Work<Vec<Xattr>> {
+    sys::read_xattrs(from, is_own_attribute).during("read extended attributes")
 }
 
-/// As [`copy_xattrs`], for `O_PATH` descriptors of a symbolic link or a node. A link has no access list: the file
+/// Gives an open file or directory extended attributes. Returns the names of those that the PFS does not take.
+pub fn write_xattrs(to: BorrowedFd<'_>, xattrs: &[Xattr]) -> Work<Vec<String>> {
+    sys::write_xattrs(to, xattrs).during("set extended attributes")
+}
+
+/// The two at once, for `O_PATH` descriptors of a symbolic link or a node. A link has no access list: the file
 /// that keeps its text may have one.
 pub fn copy_xattrs_of_path(
     kind: Kind,

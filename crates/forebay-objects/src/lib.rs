@@ -371,8 +371,7 @@ impl Objects {
                 if *bytes > 0 {
                     sys::copy(from, fd.as_fd(), *bytes)?;
                 }
-                self.dress(fd.as_fd(), spec, mode)?;
-                sys::chmod(fd.as_fd(), mode)?;
+                self.dress(fd.as_fd(), spec, 0o600)?;
                 // A truncation takes the capabilities away. So do data and a new owner, which have come already.
                 let is_truncated = *bytes < attr.size;
                 let refused = sys::copy_xattrs(from, fd.as_fd(), |name| {
@@ -386,6 +385,8 @@ impl Objects {
                     }
                     Err(e) => return Err(e),
                 }
+                // After attributes of users, which only who may write to the file can set.
+                sys::chmod(fd.as_fd(), mode)?;
                 sys::set_times(fd.as_fd(), b"", Some(attr.atime), Some(attr.mtime))?;
                 // Comes last: what has no label is a part of a copy that nobody was given.
                 put_label(&fd)?;

@@ -9,7 +9,7 @@ use forebay_core::facts::{Attr, Timestamp};
 use forebay_core::path::TreePath;
 use forebay_core::record::ObjectName;
 use forebay_core::repair;
-use forebay_sys::{self as sys, Errno, Openers, Sys, errno_of};
+use forebay_sys::{self as sys, Errno, Openers, Sys, Xattr, errno_of};
 use forebay_types::{Backing, MAX_PATH_BYTES, is_own_attribute};
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -169,7 +169,7 @@ impl Quarantine {
         dir: BorrowedFd<'_>,
         name: &[u8],
     ) -> Result<Vec<String>, Refused> {
-        let (source, attr) = self.open_source(object)?;
+        let (source, attr, xattrs) = self.open_source(object)?;
         if sys::is_in_use(source.as_fd(), Openers::Writers) == Some(true) {
             return Err(Errno::BUSY).during("open in quarantine");
         }
@@ -180,7 +180,7 @@ impl Quarantine {
         }
         let temporary = [b".forebay-taken-", &Backing::name(object, false)[..]].concat();
         let file = sys::create_anew(dir, &temporary, 0o600).during("create")?;
-        let outcome = fill(source.as_fd(), file.as_fd(), &attr)
+        let outcome = fill(source.as_fd(), file.as_fd(), &attr, &xattrs)
             .and_then(|refused| {
                 move_into_place(dir, &temporary, name).during("rename")?;
                 Ok(refused)
@@ -193,24 +193,30 @@ impl Quarantine {
         Ok(outcome)
     }
 
-    /// Opens a file for reading, also one that its owner may not read, with the attributes that it has.
-    fn open_source(&self, object: ObjectName) -> Result<(OwnedFd, Attr), Refused> {
+    /// Opens a file for reading, also one that its owner may not read, with the attributes and extended attributes that it has.
+    fn open_source(&self, object: ObjectName) -> Result<(OwnedFd, Attr, Vec<Xattr>), Refused> {
         let (dir, name) = (self.dir.as_fd(), Backing::name(object, false));
         let attr = sys::stat(dir, &name).during("look at in quarantine")?;
         if !attr.is_file() {
             return Err(Errno::INVAL).during("open in quarantine");
         }
         let flags = libc::O_RDONLY | libc::O_NOFOLLOW | libc::O_NONBLOCK;
-        let source = match sys::open(dir, &name, flags, 0) {
+        let open = || {
+            let file = sys::open(dir, &name, flags, 0)?;
+            let xattrs = sys::read_xattrs(file.as_fd(), is_own_attribute)?;
+            Ok((file, xattrs))
+        };
+        let opened = match open() {
             Err(Errno::ACCESS) => {
                 let by_path = libc::O_PATH | libc::O_NOFOLLOW;
                 let path = sys::open(dir, &name, by_path, 0).during("open in quarantine")?;
-                let open = |_| sys::open(dir, &name, flags, 0);
-                lent::lend(dir, &name, path.as_fd(), 0o400, open).during("chmod in quarantine")?
+                lent::lend(dir, &name, path.as_fd(), 0o400, |_| open())
+                    .during("chmod in quarantine")?
             }
             opened => opened,
         };
-        Ok((source.during("open in quarantine")?, attr))
+        let (source, xattrs) = opened.during("open in quarantine")?;
+        Ok((source, attr, xattrs))
     }
 
     /// Removes a file and its text for good, durably.
@@ -227,7 +233,12 @@ impl Quarantine {
 }
 
 /// Contents and attributes of a copy, synced.
-fn fill(source: BorrowedFd<'_>, file: BorrowedFd<'_>, attr: &Attr) -> Result<Vec<String>, Refused> {
+fn fill(
+    source: BorrowedFd<'_>,
+    file: BorrowedFd<'_>,
+    attr: &Attr,
+    xattrs: &[Xattr],
+) -> Result<Vec<String>, Refused> {
     let copied = sys::copy(source, file, attr.size).during("copy")?;
     if copied != attr.size {
         return Err(Errno::IO).during("copy");
@@ -236,8 +247,7 @@ fn fill(source: BorrowedFd<'_>, file: BorrowedFd<'_>, attr: &Attr) -> Result<Vec
     if (now.uid, now.gid) != (attr.uid, attr.gid) {
         sys::chown(file, b"", attr.uid, attr.gid).during("chown")?;
     }
-    let is_left_out = |name: &[u8]| is_own_attribute(name);
-    let refused = sys::copy_xattrs(source, file, is_left_out).during("copy extended attributes")?;
+    let refused = sys::write_xattrs(file, xattrs).during("set extended attributes")?;
     sys::chmod(file, attr.mode & 0o7777).during("chmod")?;
     sys::set_times(file, b"", Some(attr.atime), Some(attr.mtime)).during("set times")?;
     sys::fsync(file).during("sync")?;

@@ -5,7 +5,7 @@
 use forebay_core::drain::{DirSeen, VisitedDirs};
 use forebay_core::facts::{Attr, Timestamp};
 use forebay_core::path::TreePath;
-use forebay_sys::{self as sys, Sys};
+use forebay_sys::{self as sys, Errno, Sys};
 use parking_lot::Mutex;
 use std::collections::{BTreeSet, HashMap};
 use std::os::fd::{AsFd, OwnedFd};
@@ -170,7 +170,7 @@ impl DirTimes {
         Some(asked.seen(now.ok().as_ref()))
     }
 
-    /// Gives the visited directories their times back, after the last change of a drain. `open` opens a directory for reading.
+    /// Gives the visited directories their times back, after the last change of a drain. `open` opens a directory for that.
     pub fn end_drain(&self, open: impl Fn(&TreePath) -> Sys<OwnedFd>) {
         let Some(visited) = self.visited.lock().take() else {
             return;
@@ -184,7 +184,13 @@ impl DirTimes {
                 && let Some((atime, mtime)) = dir.gets(&now)
             {
                 // This fails for a directory of another user, which then shows the time of the drain.
-                let _ = sys::set_times(fd.as_fd(), b"", Some(atime), Some(mtime));
+                let _ = match sys::set_times(fd.as_fd(), b"", Some(atime), Some(mtime)) {
+                    // Its owner may not read it.
+                    Err(Errno::BADF) => {
+                        sys::set_times_of_path(fd.as_fd(), Some(atime), Some(mtime))
+                    }
+                    set => set,
+                };
             }
         }
     }

@@ -211,9 +211,20 @@ impl Lower {
     }
 
     fn keep_times_now(&self, path: &TreePath) -> Option<usize> {
-        let dir = self.open(path, libc::O_RDONLY | libc::O_DIRECTORY).ok()?;
+        let dir = self.open_for_times(path).ok()?;
         let attr = sys::stat(dir.as_fd(), b"").ok()?;
         self.times.keep(path, dir, &attr)
+    }
+
+    /// Opens a directory whose times are to be set: with `O_PATH` if its owner may not read it.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn open_for_times(&self, path: &TreePath) -> Sys<OwnedFd> {
+        match self.open(path, libc::O_RDONLY | libc::O_DIRECTORY) {
+            Err(Errno::ACCESS) => self.open(path, libc::O_PATH | libc::O_DIRECTORY),
+            opened => opened,
+        }
     }
 
     /// An act of a drain begins that may change entries of these directories. Their times are kept, and what others have

@@ -80,6 +80,6 @@ pub use raw::signals::{
 pub use raw::words::{DurabilityOwner, DurabilityWords, SharedNames};
 pub use threads::start_threads;
 pub use xattrs::{
-    copy_xattrs, copy_xattrs_of_path, get_xattr, has_only_xattr, list_xattr, remove_xattr,
-    set_xattr,
+    Xattr, copy_xattrs, copy_xattrs_of_path, get_xattr, has_only_xattr, list_xattr, read_xattrs,
+    remove_xattr, set_xattr, write_xattrs,
 };

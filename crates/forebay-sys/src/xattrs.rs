@@ -57,22 +57,36 @@ pub fn list_xattr(fd: BorrowedFd<'_>) -> Sys<Vec<u8>> {
     Ok(names)
 }
 
-/// Gives `to` the extended attributes of `from`, access control lists included, but for those that `is_left_out` names.
-/// Returns the names of those that `to` does not take.
+/// Name and value of an extended attribute.
+pub type Xattr = (Vec<u8>, Vec<u8>);
+
+/// The extended attributes of an open file, access control lists included, but for those that `is_left_out` names. The kernel gives
+/// those of users (`user.*`) to who may read the file at that moment, however it was opened.
 ///
 /// # Errors
-/// Those of the calls. It is no error if `from` is on a file system without extended attributes.
+/// Those of the calls. It is no error if it is on a file system without extended attributes.
+pub fn read_xattrs(from: BorrowedFd<'_>, is_left_out: impl Fn(&[u8]) -> bool) -> Sys<Vec<Xattr>> {
+    read_each(list_xattr(from), |name| get_xattr(from, name), is_left_out)
+}
+
+/// Gives an open file these extended attributes. Returns the names of those that it does not take.
+///
+/// # Errors
+/// Those of the calls.
+pub fn write_xattrs(to: BorrowedFd<'_>, xattrs: &[Xattr]) -> Sys<Vec<String>> {
+    write_each(xattrs, |name, value| set_xattr(to, name, value))
+}
+
+/// Gives `to` the extended attributes of `from`: [`read_xattrs`] and [`write_xattrs`].
+///
+/// # Errors
+/// Those of the two.
 pub fn copy_xattrs(
     from: BorrowedFd<'_>,
     to: BorrowedFd<'_>,
     is_left_out: impl Fn(&[u8]) -> bool,
 ) -> Sys<Vec<String>> {
-    copy_each(
-        list_xattr(from),
-        |name| get_xattr(from, name),
-        |name, value| set_xattr(to, name, value),
-        is_left_out,
-    )
+    write_xattrs(to, &read_xattrs(from, is_left_out)?)
 }
 
 /// As [`copy_xattrs`], for descriptors that were opened with `O_PATH`: of symbolic links, FIFOs, sockets and devices.
@@ -101,29 +115,35 @@ pub fn copy_xattrs_of_path(
     };
     let set =
         |name: &[u8], value: &[u8]| fs::setxattr(to.as_str(), name, value, XattrFlags::empty());
-    copy_each(names, get, set, is_left_out)
+    write_each(&read_each(names, get, is_left_out)?, set)
 }
 
-fn copy_each(
+fn read_each(
     names: Sys<Vec<u8>>,
     get: impl Fn(&[u8]) -> Sys<Option<Vec<u8>>>,
-    set: impl Fn(&[u8], &[u8]) -> Sys<()>,
     is_left_out: impl Fn(&[u8]) -> bool,
-) -> Sys<Vec<String>> {
+) -> Sys<Vec<Xattr>> {
     let names = match names {
         Err(Errno::OPNOTSUPP) => return Ok(Vec::new()),
         names => names?,
     };
-    let mut refused = Vec::new();
+    let mut xattrs = Vec::new();
     for name in names.split(|&b| b == 0).filter(|name| !name.is_empty()) {
         // Labels of a security module belong to the file system that the file is on.
         if name == b"security.selinux" || is_left_out(name) {
             continue;
         }
-        let Some(value) = get(name)? else {
-            continue;
-        };
-        match set(name, &value) {
+        if let Some(value) = get(name)? {
+            xattrs.push((name.to_vec(), value));
+        }
+    }
+    Ok(xattrs)
+}
+
+fn write_each(xattrs: &[Xattr], set: impl Fn(&[u8], &[u8]) -> Sys<()>) -> Sys<Vec<String>> {
+    let mut refused = Vec::new();
+    for (name, value) in xattrs {
+        match set(name, value) {
             Err(Errno::OPNOTSUPP | Errno::PERM) => {
                 refused.push(String::from_utf8_lossy(name).into_owned());
             }

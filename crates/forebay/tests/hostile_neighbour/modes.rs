@@ -57,6 +57,44 @@ fn files_that_their_owner_may_not_read_arrive_with_their_modes_and_once() {
     }
 }
 
+/// The kernel lets programs read attributes of users in what they may read, and set them in what they may write to.
+#[test]
+fn attributes_of_files_that_their_owner_may_not_read_or_write_to_arrive_and_staged_ones_have_them()
+{
+    as_root!();
+    let stage = Stage::new();
+    let before = "for m in 400 444 500; do echo $m > old$m; setfattr -n user.a -v $m old$m; chmod $m old$m; done";
+    let script = "for m in 0 200 400 444 600; do echo $m > f$m; setfattr -n user.a -v $m f$m; chmod $m f$m; done
+        for m in 400 444 500; do ln old$m new$m; chmod u+w old$m; echo more >> old$m; chmod $m old$m; done";
+    let attributes = |dir: &str| {
+        let mut command = stage.command("sh");
+        command.args(["-c", "cd $0; getfattr -d * | sort", dir]);
+        finish(command).ends_with(0).out
+    };
+    for dir in ["own/native", "own/pfs"] {
+        native(&stage, dir, before);
+    }
+    native(&stage, "own/native", script);
+    run(&stage, &["--keep"], script).ends_with(0);
+    assert_eq!(tree(&stage, "own/pfs"), tree(&stage, "own/native"));
+    assert_eq!(attributes("own/pfs"), attributes("own/native"));
+    let mut drain = forebay_of_victim(&stage, VICTIM);
+    drain.args(["drain", "--buffer", "own/pfs"]);
+    finish(drain).ends_with(0).prints("drained 0 files");
+}
+
+#[test]
+fn a_kept_directory_that_its_owner_may_not_search_has_the_time_that_it_was_given() {
+    as_root!();
+    let stage = Stage::new();
+    give(&stage.path("own"), VICTIM);
+    give(&stage.path("own/pfs"), VICTIM);
+    run(&stage, &["--keep"], "mkdir d; echo c > d/c; chmod 0 d").ends_with(0);
+    run(&stage, &["--keep"], "touch -d @6 d").ends_with(0);
+    let found = stage.path("own/pfs/d").metadata().unwrap();
+    assert_eq!((found.mtime(), found.mode() & 0o7777), (6, 0));
+}
+
 /// A directory that its owner has locked, with a locked one in it.
 const BEFORE: &str =
     "mkdir -p d/sub/in d/old; echo f > d/f; echo g > d/g; echo x > d/sub/in/x; echo o > d/old/o
