@@ -30,7 +30,7 @@ const OTHER_START: Duration = Duration::from_secs(30);
 const FIRST_ANSWER: Duration = Duration::from_secs(5);
 /// As many bridges in a row may be told to end by others right after they were started for us.
 const LOST_STARTS: u32 = 5;
-/// Longest time between two calls of what is done while a program runs.
+/// Longest time between two calls of what is done while a program runs. The end of a child comes before.
 const MEANWHILE_EVERY: Duration = Duration::from_secs(2);
 /// The end of a bridge may take so long before somebody is told that it does.
 const END_PATIENCE: Duration = Duration::from_secs(2);
@@ -307,7 +307,17 @@ impl Bridge {
     pub fn part(&mut self, clean: bool) -> Result<bool, Fault> {
         let me = std::process::id();
         let process = sys::Process::open(self.pid).ok();
-        let life = self.control.detach(me, clean)?;
+        let life = match (self.control.detach(me, clean), &process) {
+            // Another run was its last one a moment ago.
+            (Err(e), Some(process)) if e.is_loss() => {
+                sys::wait_any(&[process], END_PATIENCE);
+                return match process.has_ended() {
+                    true => Ok(true),
+                    false => Err(e.into()),
+                };
+            }
+            (life, _) => life?,
+        };
         if life.ending
             && let Some(process) = process
         {

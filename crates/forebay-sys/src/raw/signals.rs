@@ -87,6 +87,19 @@ pub fn watch_signals() {
     }
 }
 
+extern "C" fn on_child(_: i32) {}
+
+/// Lets the end of a child end the waits of this process ([`crate::wait_any`]), also of one that it has adopted.
+pub fn hear_of_children() {
+    // SAFETY: a zeroed sigaction structure is valid, and the handler does nothing.
+    unsafe {
+        let mut new: libc::sigaction = std::mem::zeroed();
+        new.sa_sigaction = on_child as *const () as usize;
+        new.sa_flags = libc::SA_RESTART | libc::SA_NOCLDSTOP;
+        libc::sigaction(libc::SIGCHLD, &raw const new, std::ptr::null_mut());
+    }
+}
+
 /// Number of signals that asked this process to end, since [`watch_signals`].
 pub fn signals_seen() -> u32 {
     SIGNALS.load(Ordering::SeqCst)

@@ -600,6 +600,7 @@ fn watch(mut child: Child, args: &cli::RunArgs, place: &Place, bridge: &mut Brid
     let before = CallBytes::now();
     let mut restarts = 0;
     sys::pass_signals_to(child.id());
+    sys::hear_of_children();
     if let Ok(program) = sys::Process::open(child.id()) {
         let mut trouble = None;
         let mut pause = FIRST_PAUSE;
