@@ -267,8 +267,9 @@ impl Identity {
 
     /// Of something that was to leave, and stays.
     pub fn staying(self) -> Self {
+        let born = self.birth();
         Identity {
-            state: self.state & !LEAVING,
+            state: self.state & !LEAVING & !born,
             ..self
         }
     }
@@ -526,6 +527,8 @@ mod tests {
         // Some file systems do not tell it, and records of earlier versions do not know it.
         assert!(known.is(&born(0)) && Identity::of_leaving(&born(0)).is(&born(6)));
         assert!(Identity::of(&born(5)).leaving().is(&born(6)));
+        // If it stays, what it was when it was renamed counts again.
+        assert!(known.staying().is(&born(5)) && !known.staying().is(&changed));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::leftovers;
 use crate::pass::Pass;
 use crate::pfs::{self, During, LastDir, Ours, Trouble, Work};
 use crate::processes::{self, InUse};
-use forebay_core::drain::{self, Copied, Copy, LentMode, Name, Named, Naming, Temporary, Use};
+use forebay_core::drain::{self, Copied, Copy, Name, Named, Naming, Temporary, Use};
 use forebay_core::facts::Timestamp;
 use forebay_core::identity::Identity;
 use forebay_core::label::without_hides;
@@ -382,13 +382,7 @@ impl Pass<'_> {
             file: source,
             locked,
         } = self.open_source(object)?;
-        let lent = match locked {
-            Some(locked) => Some(LentMode {
-                before: locked.before,
-                opened: attr()?,
-            }),
-            None => None,
-        };
+        let lent = locked.map(|locked| locked.lent);
         match processes::who_uses(&source) {
             InUse::ByOthers => return Ok(Use::Held),
             InUse::ByUs => return Ok(Use::Passing),

@@ -5,7 +5,7 @@ use crate::counters::Counters;
 use crate::pass::Pass;
 use crate::pfs::{self, During, LastDir, Work};
 use crate::processes;
-use forebay_core::drain::{Copied, Copy, mode_without_list};
+use forebay_core::drain::{Copied, Copy, LentMode, mode_without_list};
 use forebay_core::facts::Attr;
 use forebay_core::identity::Identity;
 use forebay_core::record::{Kind, ObjectName};
@@ -51,8 +51,8 @@ pub(crate) struct Source {
 
 /// Of a backing file that its owner may not read.
 pub(crate) struct Locked {
-    /// The attributes before its mode was changed for a moment.
-    pub(crate) before: Attr,
+    /// The attributes before its mode was changed for a moment, and after that.
+    pub(crate) lent: LentMode,
     /// Its extended attributes, which can be read in that moment alone.
     pub(crate) xattrs: Vec<Xattr>,
 }
@@ -96,6 +96,8 @@ impl Pass<'_> {
         };
         let is_mine = (attr.uid, attr.gid) == self.my_ids;
         let xattrs = match locked {
+            // Somebody has changed it since, perhaps an attribute.
+            Some(locked) if locked.lent.opened.ctime != attr.ctime => return Ok(Copied::InUse),
             Some(locked) => locked.xattrs,
             None => pfs::read_xattrs(source.as_fd())?,
         };
@@ -166,12 +168,17 @@ impl Pass<'_> {
                         .open_object(object, flags)
                         .during("open in the buffer")?;
                     let xattrs = pfs::read_xattrs(file.as_fd())?;
-                    locked = Some(Locked { before, xattrs });
-                    Ok(file)
+                    Ok((file, before, xattrs))
                 };
-                objects
+                let opened = objects
                     .lend(path.as_fd(), object, 0o400, open)
-                    .during("chmod in the buffer")?
+                    .during("chmod in the buffer")?;
+                opened.and_then(|(file, before, xattrs)| {
+                    let opened = sys::stat(file.as_fd(), b"").during("stat in the buffer")?;
+                    let lent = LentMode { before, opened };
+                    locked = Some(Locked { lent, xattrs });
+                    Ok(file)
+                })
             }
             other => other.during("open in the buffer"),
         };

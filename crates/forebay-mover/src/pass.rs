@@ -18,7 +18,7 @@ use forebay_core::drain::{
 use forebay_core::fault::Fault;
 use forebay_core::ops::FollowUp;
 use forebay_core::path::TreePath;
-use forebay_core::process_limits::at_once;
+use forebay_core::process_limits::{AtOnce, at_once};
 use forebay_core::record::{BridgeId, ObjectName};
 use forebay_objects::PfsNotes;
 use forebay_sys as sys;
@@ -58,7 +58,8 @@ pub struct Pass<'g> {
     lent: LentDirs,
     /// User and group of what this process makes.
     pub(crate) my_ids: (u32, u32),
-    terms: PassTerms,
+    keeps: bool,
+    at_once: AtOnce,
     choices: Vec<SideChoice>,
     patience: Duration,
     started: Instant,
@@ -134,7 +135,6 @@ impl<'g> Pass<'g> {
         points: &'g Points,
     ) -> Self {
         let workers = request.workers.unwrap_or(ground.lower.workers()).max(1);
-        let at_once = at_once(workers, BATCH_OBJECTS, sys::free_descriptors());
         Pass {
             ground,
             counters,
@@ -145,14 +145,8 @@ impl<'g> Pass<'g> {
             aside_notes: PfsNotes::about_aside(ground.instance),
             lent: LentDirs::new(ground.instance),
             my_ids: sys::my_ids(),
-            terms: PassTerms {
-                keep: request.keep,
-                batches: at_once.batches,
-                objects: at_once.objects,
-                patient: request.patience_ms > 0,
-                // The run gets one of its own.
-                secret: NameSecret([0, 0]),
-            },
+            keeps: request.keep,
+            at_once: at_once(workers, BATCH_OBJECTS, sys::free_descriptors()),
             choices: request.take.iter().filter_map(choice).collect(),
             patience: Duration::from_millis(request.patience_ms),
             started: Instant::now(),
@@ -168,8 +162,11 @@ impl<'g> Pass<'g> {
         let lower = self.ground.lower;
         let random = || sys::random().during("get random bits").map_err(fault);
         let terms = PassTerms {
+            keep: self.keeps,
+            batches: self.at_once.batches,
+            objects: self.at_once.objects,
+            patient: !self.patience.is_zero(),
             secret: NameSecret([random()?, random()?]),
-            ..self.terms.clone()
         };
         self.counters.syncs_by(lower.sync_by());
         self.counters.keeps_objects_in(self.ground.instance);
@@ -179,7 +176,7 @@ impl<'g> Pass<'g> {
         lower.keep_times(&TreePath::root());
         let outcome = self.drive(
             Drain::new(terms).choosing(self.choices.clone()),
-            self.terms.batches,
+            self.at_once.batches,
         );
         self.give_times_back();
         let outcome = outcome.map_err(|halt| resume_after(self.ground, halt));

@@ -1,8 +1,8 @@
-//! Reads and writes of the file beside the exchange: a thread has one window of an aggregator, while the bytes of another one
-//! are exchanged.
+//! Reads and writes of the file beside the exchange: a thread has one part of the file, while the bytes of another one are
+//! exchanged.
 //!
-//! The thread lives as long as a part of a call, makes no MPI calls and takes no signals. If there can be none, its work is
-//! done in between.
+//! The thread lives as long as a part of a call, makes no MPI calls and takes no signals. Without one, the rank itself reads and
+//! writes, between exchanges.
 #![allow(unsafe_code)]
 
 use std::mem::MaybeUninit;
@@ -18,20 +18,21 @@ use crate::explain::Meter;
 use crate::storage::Storage;
 
 /// How an aggregator got on with the file.
-pub type Outcome = Result<(), Errno>;
+pub type FileOutcome = Result<(), Errno>;
 
 /// Enough for a loop with a system call in it, and for what other libraries put around that.
 const STACK_BYTES: usize = 256 << 10;
+const ITS_LIFE: &str = "the thread lives as long as its channels";
 
-/// What an aggregator has of the file at a time.
+/// The buffer of an aggregator for a part of the file.
 #[derive(Debug, Default)]
-pub struct Window {
+pub struct PartBuffer {
     bytes: Vec<u8>,
     /// Which bytes of it count.
     pub coverage: Coverage,
 }
 
-impl Window {
+impl PartBuffer {
     /// Room for so many bytes, of which none counts yet.
     pub fn clear(&mut self, bytes: u64) -> (&mut [u8], &mut Coverage) {
         self.coverage.clear(bytes);
@@ -49,48 +50,48 @@ impl Window {
     }
 }
 
-/// A window that is to be read or written.
+/// A part of the file that is to be read or written.
 #[derive(Debug)]
 pub struct Task {
     /// Read or write.
     pub direction: Direction,
-    /// Which part of the file it is.
+    /// Which one.
     pub part: FileDomain,
     /// What of it is to be read or written is covered.
-    pub window: Window,
+    pub buffer: PartBuffer,
 }
 
-/// A window that was read or written.
+/// A part that was read or written.
 struct Done {
-    window: Window,
-    outcome: Outcome,
+    buffer: PartBuffer,
+    outcome: FileOutcome,
     meter: Meter,
 }
 
 impl Task {
     fn carry_out(mut self, storage: &Storage) -> Done {
         let mut meter = Meter::default();
-        let Window { bytes, coverage } = &mut self.window;
+        let PartBuffer { bytes, coverage } = &mut self.buffer;
         let gap = match self.direction {
             Direction::Read => READ_GAP_BYTES,
             Direction::Write => 0,
         };
         let outcome = in_file(&self.part, coverage, gap).try_for_each(|(begin, end, offset)| {
             let run = begin as usize..end as usize;
-            meter.time(|| match self.direction {
+            meter.count(|| match self.direction {
                 Direction::Read => storage.read(&mut bytes[run], offset),
                 Direction::Write => storage.write(&bytes[run], offset),
             })
         });
         Done {
-            window: self.window,
+            buffer: self.buffer,
             outcome,
             meter,
         }
     }
 }
 
-/// What of a window is covered: begin and end in the buffer, and the offset in the file.
+/// What of a part is covered: begin and end in the buffer, and the offset in the file.
 fn in_file<'a>(
     part: &'a FileDomain,
     coverage: &'a Coverage,
@@ -108,20 +109,20 @@ pub struct Aggregator<'a> {
     storage: &'a Storage,
     thread: Option<(Sender<Task>, Receiver<Done>)>,
     is_busy: bool,
-    /// Windows without work.
-    free: Vec<Window>,
-    outcome: Outcome,
+    /// Buffers that nobody uses.
+    free: Vec<PartBuffer>,
+    outcome: FileOutcome,
     meter: Meter,
 }
 
 impl<'a> Aggregator<'a> {
-    /// One that does its work in between.
-    pub fn alone(storage: &'a Storage, windows: Vec<Window>) -> Self {
+    /// One that reads and writes between exchanges.
+    pub fn alone(storage: &'a Storage, buffers: Vec<PartBuffer>) -> Self {
         Aggregator {
             storage,
             thread: None,
             is_busy: false,
-            free: windows,
+            free: buffers,
             outcome: Ok(()),
             meter: Meter::default(),
         }
@@ -144,8 +145,13 @@ impl<'a> Aggregator<'a> {
         };
         let name = Builder::new().name("forebay-file".to_owned());
         let thread = without_signals(|| name.stack_size(STACK_BYTES).spawn_scoped(scope, work));
+        let mut free = self.free;
+        if thread.is_ok() {
+            free.resize_with(2, PartBuffer::default);
+        }
         Aggregator {
             thread: thread.is_ok().then_some((tasks, done)),
+            free,
             ..self
         }
     }
@@ -155,49 +161,41 @@ impl<'a> Aggregator<'a> {
         self.thread.is_some()
     }
 
-    /// A window without work. Waits for one if need be.
-    pub fn window(&mut self) -> Window {
+    /// A buffer that nobody uses. Waits for one if need be.
+    pub fn buffer(&mut self) -> PartBuffer {
         if self.free.is_empty() {
             self.wait();
         }
         self.free.pop().unwrap_or_default()
     }
 
-    /// Takes a window back that has no more work.
-    pub fn give_back(&mut self, window: Window) {
-        self.free.push(window);
+    /// Takes a buffer back that nobody uses any more.
+    pub fn give_back(&mut self, buffer: PartBuffer) {
+        self.free.push(buffer);
     }
 
-    /// Begins to read or write a window, when that before it is done.
+    /// Begins to read or write a part, when that before it is done.
     pub fn begin(&mut self, task: Task) {
         self.wait();
-        let task = match &self.thread {
-            None => task,
-            Some((tasks, _)) => match tasks.send(task) {
-                Ok(()) => {
-                    self.is_busy = true;
-                    return;
-                }
-                Err(unsent) => unsent.0,
-            },
-        };
+        if let Some((tasks, _)) = &self.thread {
+            tasks.send(task).expect(ITS_LIFE);
+            self.is_busy = true;
+            return;
+        }
         let begin = Instant::now();
         let done = task.carry_out(self.storage);
         self.take(done, begin);
     }
 
-    /// Waits until what was begun last is done. Its window is the next one that is given.
+    /// Waits until what was begun last is done. Its buffer is the next one that is given.
     pub fn wait(&mut self) {
-        if !std::mem::take(&mut self.is_busy) {
+        let Some((_, done)) = self.thread.as_ref().filter(|_| self.is_busy) else {
             return;
-        }
+        };
         let begin = Instant::now();
-        let done = self.thread.as_ref().and_then(|(_, done)| done.recv().ok());
-        match done {
-            Some(done) => self.take(done, begin),
-            // It has ended in the middle of its work.
-            None => self.outcome = self.outcome.and(Err(Errno::IO)),
-        }
+        let done = done.recv().expect(ITS_LIFE);
+        self.is_busy = false;
+        self.take(done, begin);
     }
 
     fn take(&mut self, done: Done, waited_since: Instant) {
@@ -206,23 +204,25 @@ impl<'a> Aggregator<'a> {
             waited_nanos: waited_since.elapsed().as_nanos() as u64,
             ..done.meter
         });
-        self.free.push(done.window);
+        self.free.push(done.buffer);
     }
 
-    /// Ends the work: how it got on, its windows, and what it has counted.
-    pub fn end(mut self) -> (Outcome, Vec<Window>, Meter) {
+    /// Ends the work: how it got on, its buffers, and what it has counted.
+    pub fn end(mut self) -> (FileOutcome, Vec<PartBuffer>, Meter) {
         self.wait();
         (self.outcome, self.free, self.meter)
     }
 }
 
-/// Signals are for the threads of the program, and one that is made has those of its maker.
+/// Signals are for the threads of the program, and one that is made has those of its maker. That a file gets too large is for the
+/// thread that writes.
 fn without_signals<T>(make: impl FnOnce() -> T) -> T {
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
     let mut before = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: both are sets, of which the first is filled before it is used, and the second by the call.
     let blocked = unsafe {
         libc::sigfillset(all.as_mut_ptr());
+        libc::sigdelset(all.as_mut_ptr(), libc::SIGXFSZ);
         libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) == 0
     };
     let made = make();

@@ -15,7 +15,7 @@ use forebay_core::collective::{
     Access, ExchangePlan, Extent, FileDomain, FileDomains, Transfer, decode, encode,
 };
 
-use crate::beside::{Aggregator, Outcome, Task, Window};
+use crate::beside::{Aggregator, FileOutcome, PartBuffer, Task};
 use crate::explain::Meter;
 use crate::file::Here;
 use crate::memory::Memory;
@@ -25,7 +25,7 @@ use crate::mpi::{Communicator, Failed, Mpi, Requests, Result};
 #[derive(Debug, Default)]
 pub struct Buffers {
     /// What an aggregator has of the file.
-    windows: Vec<Window>,
+    parts: Vec<PartBuffer>,
     /// What goes between an aggregator and processes, as they have it.
     inbox: Vec<u8>,
     /// What goes between a process and aggregators.
@@ -38,9 +38,9 @@ impl Buffers {
     /// What this process has done with the file.
     pub fn meter(&self) -> Meter {
         let rooms = self.inbox.len() + self.outbox.len();
-        let windows: u64 = self.windows.iter().map(Window::most_bytes).sum();
+        let parts: u64 = self.parts.iter().map(PartBuffer::most_bytes).sum();
         Meter {
-            buffer_bytes: rooms as u64 + windows,
+            buffer_bytes: rooms as u64 + parts,
             ..self.meter
         }
     }
@@ -85,7 +85,7 @@ impl Call<'_> {
         region: Extent,
         mine: &mut Access,
         buffers: &mut Buffers,
-    ) -> Result<Outcome> {
+    ) -> Result<FileOutcome> {
         let arranged = &self.here.arrangement;
         let aggregators = arranged.aggregators.len() as u32;
         let mut outcome = Ok(());
@@ -114,30 +114,30 @@ impl Call<'_> {
         domains: FileDomains,
         accesses: &[Access],
         buffers: &mut Buffers,
-    ) -> Result<Outcome> {
+    ) -> Result<FileOutcome> {
         let rank = self.processes.rank;
         let arranged = &self.here.arrangement;
         let plan = ExchangePlan::new(domains, arranged.buffer_bytes, accesses);
         let number = self.own_number();
         let storage = self.here.storage.as_ref().filter(|_| number.is_some());
-        let windows = std::mem::take(&mut buffers.windows);
-        let mut aggregator = storage.map(|storage| Aggregator::alone(storage, windows));
+        let parts = std::mem::take(&mut buffers.parts);
+        let mut aggregator = storage.map(|storage| Aggregator::alone(storage, parts));
         let has_several = number.is_some_and(|number| plan.windows(number) > 1);
-        let done = std::thread::scope(|scope| {
+        std::thread::scope(|scope| {
             if arranged.overlaps && has_several {
                 aggregator = aggregator.take().map(|it| it.with_thread(scope));
             }
             let rounds = plan.rounds_with_work(rank, number).peekable();
             let done = self.perform_rounds(direction, &plan, rounds, &mut aggregator, buffers);
-            let ended = aggregator.take().map(Aggregator::end);
-            done.map(|()| ended)
-        })?;
-        let Some((outcome, windows, meter)) = done else {
-            return Ok(Ok(()));
-        };
-        buffers.windows = windows;
-        buffers.meter.add(meter);
-        Ok(outcome)
+            // Also after a failure: MPI may still use the buffers.
+            let (outcome, parts, meter) = match aggregator.take() {
+                Some(aggregator) => aggregator.end(),
+                None => (Ok(()), Vec::new(), Meter::default()),
+            };
+            buffers.parts = parts;
+            buffers.meter.add(meter);
+            done.map(|()| outcome)
+        })
     }
 
     fn perform_rounds(
@@ -290,22 +290,22 @@ impl Call<'_> {
         parcels
     }
 
-    /// What goes between this aggregator and other processes, in its window.
+    /// What goes between this aggregator and other processes, in its part of the file.
     fn with_processes(
         &self,
         plan: &ExchangePlan,
-        window: &FileDomain,
+        part: &FileDomain,
         buffer: &mut [u8],
     ) -> Vec<Parcel> {
         let mut parcels = Vec::new();
         for other in (0..self.processes.size).filter(|&other| other != self.processes.rank) {
-            let mut transfers = plan.transfers(other, window);
+            let mut transfers = plan.transfers(other, part);
             let Some(first) = transfers.next() else {
                 continue;
             };
             let (bytes, direct) = match transfers.next() {
                 None => (first.file.bytes(), Some(&raw mut buffer[place(&first)][0])),
-                Some(_) => (plan.bytes(other, window), None),
+                Some(_) => (plan.bytes(other, part), None),
             };
             parcels.push(Parcel {
                 other,
@@ -357,17 +357,47 @@ impl Call<'_> {
         &self,
         plan: &ExchangePlan,
         round: u64,
-        mut own: Option<(FileDomain, &mut Aggregator)>,
+        own: Option<(FileDomain, &mut Aggregator)>,
         buffers: &mut Buffers,
     ) -> Result<()> {
-        let size = own.as_ref().map_or(0, |(part, _)| part.bytes());
-        let mut window = match &mut own {
-            Some((_, aggregator)) => aggregator.window(),
-            None => Window::default(),
+        let Some((part, aggregator)) = own else {
+            let mut sends = self.gather(plan, round, None, buffers)?;
+            return self.mpi.wait(&mut sends);
         };
-        let (buffer, coverage) = window.clear(size);
-        let mut arriving = match &own {
-            Some((part, _)) => self.with_processes(plan, part, buffer),
+        let mut buffer = aggregator.buffer();
+        let gathered = self.gather(plan, round, Some((&part, &mut buffer)), buffers);
+        let mut sends = match gathered {
+            Ok(sends) => sends,
+            Err(failed) => {
+                // MPI may still use it.
+                aggregator.give_back(buffer);
+                return Err(failed);
+            }
+        };
+        aggregator.begin(Task {
+            direction: Direction::Write,
+            part,
+            buffer,
+        });
+        self.mpi.wait(&mut sends)
+    }
+
+    /// Begins to send what this process has for other aggregators in a round, and gathers what processes have of its own part. The
+    /// program's buffer and `outbox` are left alone until the requests that it gives are done.
+    fn gather(
+        &self,
+        plan: &ExchangePlan,
+        round: u64,
+        own: Option<(&FileDomain, &mut PartBuffer)>,
+        buffers: &mut Buffers,
+    ) -> Result<Requests> {
+        let mut none = PartBuffer::default();
+        let (part, (buffer, coverage)) = match own {
+            Some((part, buffer)) => (Some(part), buffer.clear(part.bytes())),
+            None => (None, none.clear(0)),
+        };
+        let mut arriving = match part {
+            Some(part) => self.with_processes(plan, part, buffer),
             None => Vec::new(),
         };
         let batches = batches(&mut arriving, self.here.arrangement.buffer_bytes);
@@ -391,8 +421,8 @@ impl Call<'_> {
         }
         // SAFETY: `outbox` is left alone until the wait is over. The program keeps its buffer during the call.
         unsafe { self.begin(true, &leaving, outbox, &mut sends)? };
-        let Some((part, aggregator)) = own else {
-            return self.mpi.wait(&mut sends);
+        let Some(part) = part else {
+            return Ok(sends);
         };
         for (number, batch) in batches.into_iter().enumerate() {
             let batch = &arriving[batch];
@@ -406,7 +436,7 @@ impl Call<'_> {
                     Some(_) => &inbox[..0],
                     None => &inbox[parcel.in_stage()],
                 };
-                for transfer in plan.transfers(parcel.other, &part) {
+                for transfer in plan.transfers(parcel.other, part) {
                     if parcel.direct.is_none() {
                         let (now, later) = rest.split_at(transfer.file.bytes() as usize);
                         buffer[place(&transfer)].copy_from_slice(now);
@@ -416,22 +446,17 @@ impl Call<'_> {
                 }
             }
         }
-        for transfer in plan.transfers(self.processes.rank, &part) {
+        for transfer in plan.transfers(self.processes.rank, part) {
             self.memory
                 .gather(transfer.memory, &mut buffer[place(&transfer)]);
             coverage.add(transfer.buffer, transfer.file.bytes());
         }
-        aggregator.begin(Task {
-            direction: Direction::Write,
-            part,
-            window,
-        });
-        self.mpi.wait(&mut sends)
+        Ok(sends)
     }
 
     /// The task of reading what processes access of a part.
-    fn reading(&self, plan: &ExchangePlan, part: FileDomain, mut window: Window) -> Task {
-        let (_, coverage) = window.clear(part.bytes());
+    fn reading(&self, plan: &ExchangePlan, part: FileDomain, mut buffer: PartBuffer) -> Task {
+        let (_, coverage) = buffer.clear(part.bytes());
         for process in 0..self.processes.size {
             for transfer in plan.transfers(process, &part) {
                 coverage.add(transfer.buffer, transfer.file.bytes());
@@ -440,7 +465,7 @@ impl Call<'_> {
         Task {
             direction: Direction::Read,
             part,
-            window,
+            buffer,
         }
     }
 
@@ -451,7 +476,7 @@ impl Call<'_> {
         own: Option<Reading>,
         buffers: &mut Buffers,
     ) -> Result<()> {
-        let (mut receives, mut sends) = (self.mpi.requests(), self.mpi.requests());
+        let mut receives = self.mpi.requests();
         let arriving = self.with_aggregators(plan, round);
         let inbox = room(&mut buffers.outbox, staged(&arriving));
         // SAFETY: what arrives goes to places of its own in the program's buffer and in `inbox`, which is left alone
@@ -465,38 +490,19 @@ impl Call<'_> {
         }) = own
         {
             if !is_read {
-                let window = aggregator.window();
-                aggregator.begin(self.reading(plan, part, window));
+                let buffer = aggregator.buffer();
+                aggregator.begin(self.reading(plan, part, buffer));
             }
             aggregator.wait();
-            let mut window = aggregator.window();
+            let mut buffer = aggregator.buffer();
             if let Some(next) = next {
-                let other = aggregator.window();
+                let other = aggregator.buffer();
                 aggregator.begin(self.reading(plan, next, other));
             }
-            let buffer = window.bytes();
-            let mut leaving = self.with_processes(plan, &part, buffer);
-            let batches = batches(&mut leaving, self.here.arrangement.buffer_bytes);
-            let outbox = room(&mut buffers.inbox, largest(&leaving, &batches));
-            for batch in batches {
-                let batch = &leaving[batch];
-                for parcel in batch.iter().filter(|parcel| parcel.direct.is_none()) {
-                    let mut rest = &mut outbox[parcel.in_stage()];
-                    for transfer in plan.transfers(parcel.other, &part) {
-                        let (now, later) = rest.split_at_mut(transfer.file.bytes() as usize);
-                        now.copy_from_slice(&buffer[place(&transfer)]);
-                        rest = later;
-                    }
-                }
-                // SAFETY: `buffer` and `outbox` are left as they are until the wait is over.
-                unsafe { self.begin(true, batch, outbox, &mut sends)? };
-                self.mpi.wait(&mut sends)?;
-            }
-            for transfer in plan.transfers(self.processes.rank, &part) {
-                self.memory
-                    .scatter(transfer.memory, &buffer[place(&transfer)]);
-            }
-            aggregator.give_back(window);
+            let handed_out = self.hand_out(plan, &part, buffer.bytes(), &mut buffers.inbox);
+            // Also after a failure: MPI may still use it.
+            aggregator.give_back(buffer);
+            handed_out?;
         }
         self.mpi.wait(&mut receives)?;
         for parcel in arriving.iter().filter(|parcel| parcel.direct.is_none()) {
@@ -506,6 +512,39 @@ impl Call<'_> {
                 self.memory.scatter(begin, now);
                 rest = later;
             }
+        }
+        Ok(())
+    }
+
+    /// Sends processes what they access of a part of the file that was read.
+    fn hand_out(
+        &self,
+        plan: &ExchangePlan,
+        part: &FileDomain,
+        buffer: &mut [u8],
+        outbox: &mut Vec<u8>,
+    ) -> Result<()> {
+        let mut sends = self.mpi.requests();
+        let mut leaving = self.with_processes(plan, part, buffer);
+        let batches = batches(&mut leaving, self.here.arrangement.buffer_bytes);
+        let outbox = room(outbox, largest(&leaving, &batches));
+        for batch in batches {
+            let batch = &leaving[batch];
+            for parcel in batch.iter().filter(|parcel| parcel.direct.is_none()) {
+                let mut rest = &mut outbox[parcel.in_stage()];
+                for transfer in plan.transfers(parcel.other, part) {
+                    let (now, later) = rest.split_at_mut(transfer.file.bytes() as usize);
+                    now.copy_from_slice(&buffer[place(&transfer)]);
+                    rest = later;
+                }
+            }
+            // SAFETY: `buffer` and `outbox` are left as they are until the wait is over.
+            unsafe { self.begin(true, batch, outbox, &mut sends)? };
+            self.mpi.wait(&mut sends)?;
+        }
+        for transfer in plan.transfers(self.processes.rank, part) {
+            self.memory
+                .scatter(transfer.memory, &buffer[place(&transfer)]);
         }
         Ok(())
     }

@@ -22,7 +22,7 @@ pub struct Meter {
     pub file_calls: u64,
     /// Nanoseconds in them.
     pub file_nanos: u64,
-    /// Nanoseconds in which nothing else was done meanwhile.
+    /// Nanoseconds in which the rank waited for the file.
     pub waited_nanos: u64,
     /// Nanoseconds in all calls that this layer carried out.
     pub call_nanos: u64,
@@ -31,13 +31,19 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Has one read or write of the file done, and counts it. Nothing else is done meanwhile.
+    /// Has one read or write of the file done while the rank waits, and counts it.
     pub fn time<T>(&mut self, call: impl FnOnce() -> T) -> T {
+        let before = self.file_nanos;
+        let done = self.count(call);
+        self.waited_nanos += self.file_nanos - before;
+        done
+    }
+
+    /// Has one read or write of the file done, and counts it.
+    pub fn count<T>(&mut self, call: impl FnOnce() -> T) -> T {
         let begin = Instant::now();
         let done = call();
-        let nanos = begin.elapsed().as_nanos() as u64;
-        self.file_nanos += nanos;
-        self.waited_nanos += nanos;
+        self.file_nanos += begin.elapsed().as_nanos() as u64;
         self.file_calls += 1;
         done
     }
@@ -272,7 +278,7 @@ impl Explanation<'_> {
         );
         let time = self.time();
         let both = match arranged.overlaps {
-            true => format!(", of that at the same time {:.0} %", 100.0 * time.both),
+            true => format!(", both at once {:.0} %", 100.0 * time.both),
             false => String::new(),
         };
         row(

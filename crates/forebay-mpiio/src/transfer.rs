@@ -144,14 +144,13 @@ impl File {
         };
         let mut buffers = std::mem::take(&mut self.buffers);
         let outcome = match region {
-            Some(region) => {
-                call.perform(request.direction, region, &mut part.access, &mut buffers)?
-            }
-            None => call.alone(request.direction, &part.access, &mut buffers),
+            Some(region) => call.perform(request.direction, region, &mut part.access, &mut buffers),
+            None => Ok(call.alone(request.direction, &part.access, &mut buffers)),
         };
         buffers.meter.call_nanos += begin.elapsed().as_nanos() as u64;
+        // Also after a failure: MPI may still use them.
         self.buffers = buffers;
-        let class = self.agree(outcome)?;
+        let class = self.agree(outcome?)?;
         if let Some(position) = part.position_after {
             mpi.seek(self.handle, position)?;
         }

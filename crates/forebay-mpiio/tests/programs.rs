@@ -402,6 +402,37 @@ fn hints_for_an_open_file_count_from_the_next_call_on_also_if_only_rank_0_gives_
     });
 }
 
+/// An aggregator of many rounds has a second part of the file, or else each exchange waits for the write before it.
+#[test]
+fn an_aggregator_has_two_parts_of_the_file_where_it_writes_beside_the_exchange() {
+    with_each(|mpi| {
+        let stage = Stage::new();
+        let program = stage.compile(&mpi.c, "strided_write.c");
+        let bytes = |overlap: &str| -> u64 {
+            let hints = format!(
+                "forebay_collective=always;cb_nodes=1;cb_buffer_size=65536;forebay_overlap={overlap}"
+            );
+            let explained = stage.path(&format!("{overlap}.json"));
+            let environment = [
+                ("FOREBAY_COLLECTIVE_HINTS", hints.as_str()),
+                ("FOREBAY_COLLECTIVE_EXPLAIN", explained.as_str()),
+            ];
+            let command = [program.as_str(), &stage.path(overlap)];
+            stage
+                .run_with(mpi, 2, true, &command, &environment)
+                .succeeded();
+            let said = fs::read_to_string(&explained).unwrap();
+            let (_, rest) = said.split_once("\"buffer_bytes\":").unwrap();
+            rest.split(',').next().unwrap().parse().unwrap()
+        };
+        let (one, two) = (bytes("disable"), bytes("enable"));
+        assert_eq!(two, one + 65536 + 65536 / 8);
+        let file = |name| fs::read(stage.path(name)).unwrap();
+        assert_eq!(file("disable"), file("enable"));
+        assert_eq!(file("enable").len(), 1 << 20);
+    });
+}
+
 /// Runs `bounds.c` under the layer. Returns how many MiB more the aggregator took than another rank.
 fn more_memory(mpi: &Mpi, ranks: u32, what: &str) -> i64 {
     let stage = Stage::new();

@@ -90,7 +90,7 @@ impl DirTimes {
         // The file system may have stamped it by a finer clock; a later time must stay.
         let is_later = now.mtime >= at;
         // A failure is ignored: the directory belongs to another user.
-        if is_later || sys::set_times(file.as_fd(), b"", None, Some(at)).is_ok() {
+        if is_later || set_times(file, None, at).is_ok() {
             match &mut *self.visited.lock() {
                 Some(visited) if is_later => visited.has_later(path, now, at),
                 Some(visited) => visited.has_written(path, now, at, before),
@@ -184,14 +184,16 @@ impl DirTimes {
                 && let Some((atime, mtime)) = dir.gets(&now)
             {
                 // This fails for a directory of another user, which then shows the time of the drain.
-                let _ = match sys::set_times(fd.as_fd(), b"", Some(atime), Some(mtime)) {
-                    // Its owner may not read it.
-                    Err(Errno::BADF) => {
-                        sys::set_times_of_path(fd.as_fd(), Some(atime), Some(mtime))
-                    }
-                    set => set,
-                };
+                let _ = set_times(&fd, Some(atime), mtime);
             }
         }
+    }
+}
+
+/// Sets the times of a directory, also of one that its owner may not read: that is open with `O_PATH`.
+fn set_times(dir: &OwnedFd, atime: Option<Timestamp>, mtime: Timestamp) -> Sys<()> {
+    match sys::set_times(dir.as_fd(), b"", atime, Some(mtime)) {
+        Err(Errno::BADF) => sys::set_times_of_path(dir.as_fd(), atime, Some(mtime)),
+        set => set,
     }
 }

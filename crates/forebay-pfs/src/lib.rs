@@ -196,7 +196,7 @@ impl Lower {
 
     fn write_touch(&self, path: &TreePath, at: Timestamp) {
         // Otherwise it is gone, or nobody may look at it.
-        if let Ok(dir) = self.open(path, libc::O_RDONLY | libc::O_DIRECTORY)
+        if let Ok(dir) = self.open_for_times(path)
             && let Ok(now) = sys::stat(dir.as_fd(), b"")
         {
             self.times.write(path, &dir, &now, at);

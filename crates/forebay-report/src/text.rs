@@ -1,5 +1,6 @@
 //! Makes text from logs harmless. File names and command lines may hold anything but NUL.
 
+pub use forebay_types::is_deceptive;
 use std::fmt::Write as _;
 
 /// Makes a name printable and unambiguous. Bytes that are not UTF-8 become `\xNN`. Control characters (and so terminal
@@ -19,14 +20,6 @@ pub fn printable(bytes: &[u8]) -> String {
         }
     }
     out
-}
-
-/// True for control characters, line separators, bidirectional controls, zero-width characters, tags.
-pub fn is_deceptive(c: char) -> bool {
-    c.is_control()
-        || matches!(u32::from(c),
-            0xad | 0x61c | 0x180e | 0x200b..=0x200f | 0x2028..=0x202e | 0x2060..=0x206f
-            | 0xfeff | 0xfff9..=0xfffb | 0xe0000..=0xe007f)
 }
 
 /// Shortens a text in the middle to at most `width` characters. The end stays, because file names differ there.

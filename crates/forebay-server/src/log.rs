@@ -1,6 +1,7 @@
 //! The log: one line per event, and no flood from one cause.
 
 use crate::limits::LOG_INTERVAL;
+use forebay_types::is_deceptive;
 use parking_lot::Mutex;
 use std::fmt;
 use std::io::Write;
@@ -82,7 +83,7 @@ impl Log {
 
 /// Whoever names a file must not write lines of the log.
 fn one_line(text: &str) -> String {
-    let shown = |c: char| match c.is_control() {
+    let shown = |c: char| match is_deceptive(c) {
         true => c.escape_default().to_string(),
         false => c.to_string(),
     };

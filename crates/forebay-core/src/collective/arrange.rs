@@ -370,6 +370,8 @@ mod tests {
             ("forebay_partition", "group-cyclic"),
             ("forebay_groups", "sequential"),
             ("striping_unit", "-4"),
+            ("forebay_overlap", "enable"),
+            ("forebay_overlap", "maybe"),
             ("colour", "blue"),
         ] {
             wishes.set(name, value);
@@ -380,10 +382,13 @@ mod tests {
             per_node: Some(2),
             buffer_bytes: Some(4096),
             method: Some(Method::GroupCyclic(Groups::Sequential)),
+            overlaps: Some(true),
             ..Wishes::default()
         };
         assert_eq!(wishes, expected);
         assert_eq!(Wishes::from_words(&wishes.to_words()), wishes);
+        wishes.set("forebay_overlap", "disable");
+        assert_eq!(Wishes::from_words(&wishes.to_words()).overlaps, Some(false));
     }
 
     #[test]
@@ -392,6 +397,7 @@ mod tests {
             let wishes = Wishes {
                 method: Some(method),
                 servers: Some(2),
+                overlaps: Some(method == Method::Even),
                 ..Wishes::default()
             };
             let nodes = [0, 1, 2, 3];
@@ -406,6 +412,7 @@ mod tests {
                     a.layout,
                     a.buffer_bytes,
                     a.protocol,
+                    a.overlaps,
                 )
             };
             assert_eq!(comparable(&first), comparable(&second));

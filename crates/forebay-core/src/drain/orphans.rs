@@ -10,7 +10,7 @@ use super::drain_facts::DrainFacts;
 use super::known_dir::KnownDir;
 use super::reserved_names::{waiting_path, waits_under};
 use super::rules::{holds_something_moved, removal};
-use super::shared_files::{as_found, told};
+use super::shared_files::{as_found, evidence};
 use super::sheet::{Reason, Sheet};
 use super::strand::Strand;
 use crate::bridge::ReadSet;
@@ -174,9 +174,9 @@ impl Strand for Orphan {
             }
             State::Known(now, attr) => {
                 let (files, planted) = (&mut sheet.shared_files, sheet.planted);
-                let told = |found: &Attr| told(facts, found);
+                let evidence = |found: &Attr| evidence(facts, found);
                 let goes = match self.known {
-                    Some(known) => files.may_go_with(&waits, known, now, &told, planted)?,
+                    Some(known) => files.may_go_with(&waits, known, now, &evidence, planted)?,
                     None => None,
                 };
                 if goes.is_none() {

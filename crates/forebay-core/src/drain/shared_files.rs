@@ -47,7 +47,7 @@ fn noted(facts: &dyn DrainFacts, ino: u64) -> Outcome<Option<Identity>> {
 
 /// What is told of a file, apart from what the records know.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Told {
+pub(super) struct Evidence {
     /// There is a note of it, so it had several names.
     is_noted: bool,
     /// It is as is noted.
@@ -57,9 +57,9 @@ pub(super) struct Told {
 }
 
 /// What is told of a file that was found with these attributes.
-pub(super) fn told(facts: &dyn DrainFacts, found: &Attr) -> Outcome<Told> {
+pub(super) fn evidence(facts: &dyn DrainFacts, found: &Attr) -> Outcome<Evidence> {
     let noted = noted(facts, found.ino)?;
-    Ok(Told {
+    Ok(Evidence {
         is_noted: noted.is_some(),
         is_as_noted: noted.is_some_and(|noted| noted.is_same(Identity::of_copy(found))),
         is_ours: facts.is_written_in_place(found),
@@ -144,8 +144,8 @@ impl SharedFiles {
         })
     }
 
-    /// Is what was found at `place` the file that is known by this, and have none but our own programs changed it since: one of several
-    /// names is as is noted, or they can have made it so by writing to it in place? Then the name goes for certain.
+    /// Is what was found at `place` the known file, and can all changes of it be ours? So it is if it is as its note says (a file of
+    /// several names), or if our programs can have made it so by writing to it in place. Then this name counts as going.
     pub(super) fn is_changed_by_us(
         &mut self,
         place: &TreePath,
@@ -156,7 +156,7 @@ impl SharedFiles {
         if found.is_dir() || !known.is_inode_of(found) {
             return Ok(false);
         }
-        let told = told(facts, found)?;
+        let told = evidence(facts, found)?;
         let is_ours = told.is_ours || known.is_of_several_names() && told.is_as_noted;
         if is_ours {
             self.goes_for_certain(place, found);
@@ -172,14 +172,14 @@ impl SharedFiles {
     }
 
     /// May the directory at `place` go, which is known by this, with all that is in it `now`? What else than files with several names
-    /// is in it has to be as it is known, and so has each of those by what is `told` of it, unless another name stays. Gives what has
+    /// is in it has to be as it is known, and so has each of those by what the `evidence` of it says, unless another name stays. Gives what has
     /// to be there when it goes.
     pub(super) fn may_go_with(
         &mut self,
         place: &TreePath,
         known: Identity,
         now: &KnownDir,
-        told: &dyn Fn(&Attr) -> Outcome<Told>,
+        evidence: &dyn Fn(&Attr) -> Outcome<Evidence>,
         planted: Option<Mutation>,
     ) -> Outcome<Option<Identity>> {
         if known.strictly().is_same(now.is) {
@@ -191,7 +191,7 @@ impl SharedFiles {
         let mut is = now.is;
         let mut unknown: BTreeMap<Inode, (u32, u32)> = BTreeMap::new();
         for file in files {
-            let (names, told) = (file.attr.nlink, told(&file.attr)?);
+            let (names, told) = (file.attr.nlink, evidence(&file.attr)?);
             if names <= 1 && told.is_noted {
                 is = is.with_shared(file.contents);
             }
@@ -417,16 +417,16 @@ mod tests {
         now: &KnownDir,
         noted: Option<&Attr>,
     ) -> Option<Identity> {
-        let told = |found: &Attr| {
+        let evidence = |found: &Attr| {
             let noted = noted.filter(|attr| attr.ino == found.ino);
-            Ok(Told {
+            Ok(Evidence {
                 is_noted: noted.is_some(),
                 is_as_noted: noted
                     .is_some_and(|it| Identity::of(it).is_same(Identity::of_copy(found))),
                 is_ours: false,
             })
         };
-        let goes = files.may_go_with(place, known.is, now, &told, None);
+        let goes = files.may_go_with(place, known.is, now, &evidence, None);
         goes.unwrap_or_else(|_| panic!("there is nothing to ask for"))
     }
 

@@ -14,6 +14,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Most things in [`DrainReport::left`]; all are counted.
 const MOST_LEFT: usize = 1 << 16;
+/// Most failures that are remembered beyond these.
+const MOST_FAILED: usize = 1 << 18;
 /// Most directories of the PFS that wait to be synced.
 pub(super) const MOST_UNSYNCED: usize = 1024;
 
@@ -37,7 +39,7 @@ pub struct PassTerms {
 pub enum Reason {
     /// A process has it open for writing, or mapped.
     Open,
-    /// It changed while it was copied, as often as it was tried.
+    /// Programs were changing it, as often as it was tried.
     Changing,
     /// Others have changed or replaced on the PFS what it would replace or remove.
     Changed,
@@ -142,8 +144,10 @@ pub(super) struct Sheet {
     pub(super) tally: Tally,
     /// The first reason for each thing that failed.
     failed: BTreeMap<TreePath, Left>,
-    /// What has failed beyond these: nothing is said of it, but nothing makes room for it either.
+    /// What has failed beyond these, which is not listed.
     also_failed: BTreeSet<TreePath>,
+    /// More than that has failed.
+    many_have_failed: bool,
     /// What was made past the buffer, by its directory.
     strays: BTreeMap<TreePath, (ObjectName, Vec<StrayEntry>)>,
     /// What is left on the PFS at paths that no record has: directories that could not be synced, and what nothing speaks of any
@@ -205,6 +209,7 @@ impl Sheet {
             tally: Tally::default(),
             failed: BTreeMap::new(),
             also_failed: BTreeSet::new(),
+            many_have_failed: false,
             strays: BTreeMap::new(),
             without_record: BTreeMap::new(),
             report: DrainReport::default(),
@@ -231,8 +236,10 @@ impl Sheet {
                 reason,
             };
             self.failed.entry(path.clone()).or_insert(left);
-        } else if !self.failed.contains_key(path) {
+        } else if self.also_failed.len() < MOST_FAILED {
             self.also_failed.insert(path.clone());
+        } else {
+            self.many_have_failed = true;
         }
     }
 
@@ -254,9 +261,9 @@ impl Sheet {
         looks >= LOOKS_IN_DOUBT
     }
 
-    /// Has something gone wrong with this already?
+    /// Has something gone wrong with this already? Of more failures than are remembered it may have been one.
     pub(super) fn has_failed(&self, path: &TreePath) -> bool {
-        self.failed.contains_key(path) || self.also_failed.contains(path)
+        self.many_have_failed || self.failed.contains_key(path) || self.also_failed.contains(path)
     }
 
     pub(super) fn refuse(&mut self, path: &TreePath, bytes: u64, trouble: Trouble) {
@@ -311,6 +318,7 @@ impl Sheet {
     pub(super) fn close_list(&mut self) {
         self.failed.clear();
         self.also_failed.clear();
+        self.many_have_failed = false;
         self.strays.clear();
         let listed: BTreeSet<_> = self.report.left.iter().map(|l| l.path.clone()).collect();
         let mut without_record = std::mem::take(&mut self.without_record);

@@ -13,7 +13,7 @@ use crate::drain::act::{Act, DrainVerdict, Got, NewDir, Trouble, Work};
 use crate::drain::drain_facts::DrainFacts;
 use crate::drain::known_dir::KnownDir;
 use crate::drain::rules::{commit_of, removal};
-use crate::drain::shared_files::{as_found, told};
+use crate::drain::shared_files::{as_found, evidence};
 use crate::drain::sheet::{Reason, Sheet};
 use crate::drain::strand::Strand;
 use crate::facts::{Attr, Outcome};
@@ -344,8 +344,8 @@ impl Move {
             return Ok(None);
         };
         let (files, planted) = (&mut sheet.shared_files, sheet.planted);
-        let told = |found: &Attr| told(facts, found);
-        files.may_go_with(self.place(), known, now, &told, planted)
+        let evidence = |found: &Attr| evidence(facts, found);
+        files.may_go_with(self.place(), known, now, &evidence, planted)
     }
 
     /// Where what goes is on the PFS.
