@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use forebay_core::collective::{
     Arrangement, Extent, FileDomain, FileDomains, Groups, LockTraffic, Method, Wishes,
-    fitting_count, lock_traffic,
+    fitting_count, json_string, lock_traffic,
 };
 
 /// Domains that a text lists; there may be thousands.
@@ -334,7 +334,7 @@ impl Explanation<'_> {
         let mut json = format!(
             "{{\"path\":{},\"ranks\":{},\"calls\":{{\"exchanged\":{},\"direct\":{},\"left_as_good\":{},\"left_atomic\":{},\"left_unfit\":{}}},\
              \"pieces\":{},\"bytes\":{},\"file_calls\":{},\"rounds\":{},\"buffer_bytes\":{},\"seconds\":{},\"file_share\":{},\"overlap_share\":{}",
-            quoted(&self.path.to_string_lossy()),
+            json_string(&self.path.to_string_lossy()),
             self.meters().count(),
             tally.exchanged,
             tally.direct,
@@ -356,11 +356,11 @@ impl Explanation<'_> {
                 json,
                 ",\"method\":{},\"reason\":{},\"aggregators\":{:?},\"locks\":{},\"locks_known\":{},\"granule_bytes\":{},\"servers\":{},\
                  \"cb_buffer_size\":{}",
-                quoted(arranged.method.in_words()),
-                quoted(arranged.reason),
+                json_string(arranged.method.in_words()),
+                json_string(arranged.reason),
                 arranged.aggregators,
-                quoted(arranged.protocol.name()),
-                quoted(arranged.source.in_words()),
+                json_string(arranged.protocol.name()),
+                json_string(arranged.source.in_words()),
                 arranged.layout.granule_bytes,
                 arranged.layout.servers,
                 arranged.buffer_bytes
@@ -387,7 +387,7 @@ impl Explanation<'_> {
                 Some(traffic) => (traffic.requests.to_string(), traffic.conflicts.to_string()),
                 None => ("null".to_owned(), "null".to_owned()),
             };
-            let method = quoted(prediction.method.in_words());
+            let method = json_string(prediction.method.in_words());
             let aggregators = prediction.aggregators;
             format!(
                 "{{\"method\":{method},\"aggregators\":{aggregators},\"requests\":{requests},\"conflicts\":{conflicts}}}"
@@ -399,7 +399,7 @@ impl Explanation<'_> {
             predictions.collect::<Vec<_>>().join(",")
         );
         if let Some(hints) = self.hints() {
-            let _ = write!(json, ",\"hints\":{}", quoted(&hints));
+            let _ = write!(json, ",\"hints\":{}", json_string(&hints));
         }
         json + "}\n"
     }
@@ -407,31 +407,4 @@ impl Explanation<'_> {
 
 fn each_domain(domains: &FileDomains) -> impl Iterator<Item = FileDomain> + '_ {
     (0..domains.aggregators()).map(|number| domains.domain(number))
-}
-
-/// A string of JSON.
-fn quoted(text: &str) -> String {
-    let mut all = String::from("\"");
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => all.extend(['\\', c]),
-            c if (c as u32) < 0x20 => {
-                let _ = write!(all, "\\u{:04x}", c as u32);
-            }
-            c => all.push(c),
-        }
-    }
-    all.push('"');
-    all
-}
-
-#[cfg(test)]
-mod tests {
-    use super::quoted;
-
-    #[test]
-    fn a_path_of_any_kind_is_a_string_of_json() {
-        assert_eq!(quoted("/a b"), "\"/a b\"");
-        assert_eq!(quoted("\"\\\n"), "\"\\\"\\\\\\u000a\"");
-    }
 }

@@ -4,15 +4,18 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use forebay_core::collective::{Arrangement, MeasuredLocks, View, Wishes};
+use forebay_core::collective::{
+    Access, Arrangement, CallToCapture, CarriedOutBy, LeftOut, MeasuredLocks, View, Wishes,
+};
 use rustix::io::Errno;
 
 use crate::datatype::{self, Unfit};
-use crate::exchange::Buffers;
+use crate::exchange::{Buffers, Direction};
 use crate::explain::{Explanation, Tally};
 use crate::mpi::{Communicator, Failed, Mpi};
 use crate::settings;
 use crate::storage::{self, Purpose, Storage};
+use crate::trace;
 
 static FILES: Mutex<BTreeMap<usize, Arc<Mutex<File>>>> = Mutex::new(BTreeMap::new());
 
@@ -39,11 +42,33 @@ pub struct File {
     asked: Wishes,
     /// They have changed since the file was arranged. Only what rank 0 has here counts.
     pub is_outdated: bool,
-    /// The file is to be explained when it is closed. The same on all ranks.
-    explains: bool,
+    /// What is to be told of the file. The same on all ranks.
+    told: Told,
     /// How collective calls are carried out; `None` if by the MPI library. The same on all ranks, the storage aside.
     pub here: Option<Arc<Here>>,
     path: PathBuf,
+}
+
+/// What rank 0 wants to be told of a file.
+#[derive(Debug, Clone, Copy)]
+struct Told {
+    /// It is explained when it is closed.
+    explains: bool,
+    /// Its collective calls are traced.
+    traces: bool,
+}
+
+impl Told {
+    fn to_word(self) -> u64 {
+        u64::from(self.explains) | u64::from(self.traces) << 1
+    }
+
+    fn from_word(word: u64) -> Self {
+        Told {
+            explains: word & 1 != 0,
+            traces: word & 2 != 0,
+        }
+    }
 }
 
 /// The arrangement, with the file as an aggregator has it open.
@@ -51,6 +76,8 @@ pub struct File {
 pub struct Here {
     /// The arrangement.
     pub arrangement: Arrangement,
+    /// Nodes that the processes are on.
+    pub nodes: u32,
     /// With a process that reads and writes: the file. An aggregator without one can't do its work.
     pub storage: Option<Storage>,
 }
@@ -114,7 +141,7 @@ pub fn remember(mpi: Mpi, opened: Opened) -> Result<(), Failed> {
     }
     let processes = mpi.split(opened.communicator)?;
     let path = std::path::absolute(&opened.path).unwrap_or(opened.path);
-    let (here, explains) = arrange(&mpi, processes, &path, purpose, opened.asked)?;
+    let (here, told) = arrange(&mpi, processes, &path, purpose, opened.asked)?;
     let file = File {
         mpi,
         handle: opened.handle,
@@ -128,28 +155,32 @@ pub fn remember(mpi: Mpi, opened: Opened) -> Result<(), Failed> {
         tally: Tally::default(),
         asked: opened.asked,
         is_outdated: false,
-        explains,
+        told,
     };
     files().insert(opened.handle, Arc::new(Mutex::new(file)));
     Ok(())
 }
 
-/// Agrees with all processes on how collective calls on a file are carried out, `None` if by the MPI library, and on whether
-/// the file is to be explained. What rank 0 knows and wants is done. Collective.
+/// Agrees with all processes on how collective calls on a file are carried out, `None` if by the MPI library, and on what
+/// is to be told of the file. What rank 0 knows and wants is done. Collective.
 fn arrange(
     mpi: &Mpi,
     processes: Communicator,
     path: &Path,
     purpose: Purpose,
     asked: Wishes,
-) -> Result<(Option<Here>, bool), Failed> {
+) -> Result<(Option<Here>, Told), Failed> {
     let first = processes.rank == 0;
     let wishes = match first {
         true => settings::wishes(asked, path),
         false => Wishes::default(),
     };
-    let explains = settings::explains().into();
-    let mut mine = vec![crate::node::number(), 0, 0, 0, 0, 0, 0, 0, explains];
+    let told = Told {
+        explains: settings::explains(),
+        traces: settings::traces(),
+    };
+    let told = told.to_word();
+    let mut mine = vec![crate::node::number(), 0, 0, 0, 0, 0, 0, 0, told];
     if let (Ok(identity), false) = (storage::identify(path), wishes.off) {
         let local = crate::node::aggregators().into();
         let measured = first.then(|| settings::measured(identity.device)).flatten();
@@ -167,7 +198,7 @@ fn arrange(
         protocol,
         granule,
         servers,
-        explains,
+        told,
     ] = all[..9]
     else {
         return Err(Failed);
@@ -175,9 +206,9 @@ fn arrange(
     let measured = MeasuredLocks::from_words([protocol, granule, servers]);
     // Where a file lies on the disk of one node, others may see it by NFS.
     let is_same = |each: &[u64]| each[1] == 1 && each[3] == fs_type;
-    let explains = explains == 1;
+    let told = Told::from_word(told);
     if !all.chunks(mine.len()).all(is_same) {
-        return Ok((None, explains));
+        return Ok((None, told));
     }
     let mut known = BTreeMap::new();
     let node = |each: &[u64]| {
@@ -189,12 +220,13 @@ fn arrange(
     let arrangement = Arrangement::new(&wishes, fs_type as i64, measured, &nodes, local as u32);
     let mut here = Here {
         arrangement,
+        nodes: known.len() as u32,
         storage: None,
     };
     if here.needs_storage(processes.rank) {
         here.storage = Storage::open(path, purpose, inode).ok();
     }
-    Ok((Some(here), explains))
+    Ok((Some(here), told))
 }
 
 impl File {
@@ -254,6 +286,41 @@ impl File {
         Ok(self.mpi.largest(self.processes, class.into())? as i32)
     }
 
+    /// Are collective calls on it traced? The same on all ranks.
+    pub fn traces(&self) -> bool {
+        self.told.traces
+    }
+
+    /// Adds the last call to the trace, if one is wanted. `mine` is what this process accesses, or why that is not known: on all
+    /// processes alike. Collective.
+    pub fn trace(
+        &self,
+        direction: Direction,
+        (by, mine): (CarriedOutBy, Result<&Access, LeftOut>),
+    ) -> Result<(), Failed> {
+        if !self.traces() {
+            return Ok(());
+        }
+        let gathered = match mine {
+            Ok(mine) => trace::gather(&self.mpi, self.processes, mine)?,
+            Err(reason) => Err(reason),
+        };
+        if self.processes.rank == 0 {
+            let call = CallToCapture {
+                file: &self.path.to_string_lossy(),
+                number: self.tally.taken() + self.tally.left(),
+                reads: direction == Direction::Read,
+                ranks: self.processes.size,
+                nodes: self.here.as_ref().map_or(0, |here| here.nodes),
+                by,
+                arrangement: self.here.as_ref().map(|here| &here.arrangement),
+                accesses: gathered.as_ref().map_err(|reason| *reason),
+            };
+            settings::trace(&call.to_line());
+        }
+        Ok(())
+    }
+
     /// Adds a line about this file to the report, if one is wanted.
     fn report(&self) {
         let (method, aggregators, locks) = match &self.here {
@@ -279,7 +346,7 @@ impl File {
 
     /// Tells what became of the calls, if that is wanted. Collective.
     fn explain(&self) -> Result<(), Failed> {
-        if self.explains {
+        if self.told.explains {
             let mine = self.buffers.meter().to_words();
             let meters = self.mpi.allgather(self.processes, &mine)?;
             if self.processes.rank == 0 {

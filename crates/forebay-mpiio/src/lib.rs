@@ -18,6 +18,7 @@
 //! | [`datatype`], [`memory`] | data types, and the buffer of the program |
 //! | [`mpi`], [`abi`] | calls and constants of the MPI library |
 //! | [`explain`] | what became of the calls on a file |
+//! | [`trace`] | what all ranks access, for a trace of the calls |
 //! | [`settings`], [`node`] | environment, hints, this node |
 
 mod abi;
@@ -33,4 +34,5 @@ mod mpi;
 mod node;
 mod settings;
 mod storage;
+mod trace;
 mod transfer;

@@ -3,7 +3,9 @@
 
 use std::time::Instant;
 
-use forebay_core::collective::{Access, MAX_PIECES, Share, Terms, TypeMap, Way, way};
+use forebay_core::collective::{
+    Access, CarriedOutBy, LeftOut, MAX_PIECES, Share, Terms, TypeMap, Way, way,
+};
 
 use crate::datatype::{self, Datatype, Unfit};
 use crate::exchange::{Call, Direction};
@@ -58,12 +60,16 @@ impl File {
     /// The arguments are those of the program's call.
     pub unsafe fn carry_out(&mut self, request: &Request) -> Result<Carried, Failed> {
         let (mpi, processes) = (self.mpi, self.processes);
+        let direction = request.direction;
+        let unknown = |reason| (CarriedOutBy::MpiLibrary, Err(reason));
         let Some(here) = self.here.clone() else {
             self.tally.unfit += 1;
+            self.trace(direction, unknown(LeftOut::Unknown))?;
             return Ok(Carried::Not);
         };
         if mpi.atomicity(self.handle)? {
             self.tally.atomic += 1;
+            self.trace(direction, unknown(LeftOut::Atomic))?;
             return Ok(Carried::Not);
         }
         let equipped = here.storage.is_some() || !here.needs_storage(processes.rank);
@@ -94,6 +100,7 @@ impl File {
             .filter(|_| all.chunks(WORDS).all(|one| one[0] == 1))
         else {
             self.tally.unfit += 1;
+            self.trace(direction, unknown(LeftOut::Unknown))?;
             return Ok(Carried::Not);
         };
         let size = match request.direction {
@@ -109,31 +116,32 @@ impl File {
             is_free: here.arrangement.is_free,
             always: here.arrangement.always,
         };
+        if self.traces() {
+            self.cut_off(&mut part, size)?;
+        }
         let region = match way(&shares, terms) {
             Way::Native => {
                 self.tally.as_good += 1;
+                self.trace(direction, (CarriedOutBy::MpiLibrary, Ok(&part.access)))?;
                 return Ok(Carried::Not);
             }
             Way::Direct => {
                 self.tally.direct += 1;
+                self.trace(direction, (CarriedOutBy::EachRank, Ok(&part.access)))?;
                 None
             }
             Way::Exchange(region) => {
                 self.tally.exchanged += 1;
                 let largest = self.tally.largest.filter(|l| l.bytes() >= region.bytes());
                 self.tally.largest = largest.or(Some(region));
+                self.trace(direction, (CarriedOutBy::Aggregators, Ok(&part.access)))?;
                 Some(region)
             }
         };
         self.tally.pieces += shares.iter().map(|share| share.pieces).sum::<u64>();
         self.tally.bytes += shares.iter().map(|share| share.bytes).sum::<u64>();
         let begin = Instant::now();
-        // Nothing behind the end of the file is read. Every part of the access is known to fit.
-        if part.access.hull().is_some_and(|hull| hull.end > size) {
-            let visible = part.access.bytes_below(size);
-            let view = self.view.as_ref().ok_or(Failed)?;
-            part.access = view.access(part.first, visible).map_err(|_| Failed)?;
-        }
+        self.cut_off(&mut part, size)?;
         let moved = part.access.bytes();
         let call = Call {
             mpi: &mpi,
@@ -158,6 +166,16 @@ impl File {
             0 => Carried::Bytes(moved),
             class => Carried::Error(class),
         })
+    }
+
+    /// Leaves away what lies behind the end of a file of this size: it is not read. Every part of the access is known to fit.
+    fn cut_off(&self, part: &mut Part, size: u64) -> Result<(), Failed> {
+        if part.access.hull().is_some_and(|hull| hull.end > size) {
+            let visible = part.access.bytes_below(size);
+            let view = self.view.as_ref().ok_or(Failed)?;
+            part.access = view.access(part.first, visible).map_err(|_| Failed)?;
+        }
+        Ok(())
     }
 
     /// What this process has to do. Fails if this layer can't do it, or MPI has something to say about it.

@@ -8,19 +8,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 
-use common::{Mpi, Stage};
+use common::{Mpi, Stage, with_each};
 use forebay_core::collective::{LockProtocol, MeasuredLocks, mount_name};
 use forebay_testkit::{skip, skip_unless};
-
-/// Runs a test with each MPI library of the distribution.
-fn with_each(test: fn(&Mpi)) {
-    for mpi in [common::mpich(), common::open_mpi()] {
-        match mpi {
-            Ok(mpi) => test(&mpi),
-            Err(reason) => skip(&reason),
-        }
-    }
-}
 
 fn words(line: &str) -> Vec<String> {
     line.split_whitespace().map(str::to_owned).collect()

@@ -239,6 +239,10 @@ pub struct RunArgs {
     /// standard error, or into FILE; as JSON if its name ends in .json.
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-", requires = "collective")]
     pub explain: Option<PathBuf>,
+    /// With --collective: add a line to FILE for each collective call, with what each rank accesses. `forebay sim collective
+    /// --trace FILE` replays it with more processes.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "collective")]
+    pub trace: Option<PathBuf>,
     /// The command and its arguments.
     #[arg(last = true, required = true, value_name = "CMD", value_hint = ValueHint::CommandWithArguments)]
     pub command: Vec<OsString>,

@@ -134,6 +134,10 @@ impl Outfit {
             };
             outfit.set("FOREBAY_COLLECTIVE_EXPLAIN", to);
         }
+        if let Some(to) = &args.trace {
+            let to = std::path::absolute(to).unwrap_or_else(|_| to.clone());
+            outfit.set("FOREBAY_COLLECTIVE_TRACE", to);
+        }
         if !outfit.is_mounted {
             outfit.point_to(bridge.socket(), &bridge.instance, bridge.devices());
         }

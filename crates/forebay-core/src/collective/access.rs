@@ -7,14 +7,14 @@ use super::{Extent, MAX_OFFSET};
 use std::fmt;
 
 /// Repetitions of something at a fixed distance.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Level {
     count: u64,
     stride: u64,
 }
 
 /// Blocks of one size at nested strides, outermost level first.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Strided {
     hull: Extent,
     block: u64,
@@ -24,7 +24,7 @@ struct Strided {
 
 /// The bytes of a file that one process reads or writes in one collective call. Its memory holds them in the order of
 /// their offsets.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Access {
     /// Ascending; each hull ends before the next begins. With each, the bytes of those before it.
     parts: Vec<(Strided, u64)>,
@@ -116,6 +116,72 @@ impl Access {
     pub fn pieces(&self) -> u64 {
         let blocks = |(part, _): &(Strided, u64)| part.bytes / part.block;
         self.parts.iter().map(blocks).sum()
+    }
+
+    /// Its blocks as [`Access::append`] takes them: offset of the first one, bytes of each, and levels, outermost first.
+    pub fn strides(&self) -> impl Iterator<Item = (u64, u64, Vec<(u64, u64)>)> + '_ {
+        self.parts.iter().map(|(part, _)| {
+            let levels = part.levels.iter().map(|l| (l.count, l.stride)).collect();
+            (part.hull.start, part.block, levels)
+        })
+    }
+
+    /// How many calls of [`Access::append`] describe it.
+    pub fn parts(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// The same bytes in fewer parts: parts of one shape at one distance become a level of strides. Types of MPI give a
+    /// three-dimensional block as one part for each plane. Accesses that are translations of each other stay so.
+    pub fn folded(&self) -> Access {
+        let mut access = self.clone();
+        loop {
+            let shorter = access.folded_once();
+            if shorter.parts.len() == access.parts.len() {
+                return shorter;
+            }
+            access = shorter;
+        }
+    }
+
+    fn folded_once(&self) -> Access {
+        let mut folded = Access::default();
+        let mut rest = &self.parts[..];
+        while let [(first, _), ..] = rest {
+            // Looks no further than the run goes: there may be a million parts of one shape.
+            let is_like = |part: &Strided| part.block == first.block && part.levels == first.levels;
+            let second = rest.get(1).map_or(first, |(part, _)| part);
+            let distance = second.hull.start - first.hull.start;
+            let follows = |two: &&[(Strided, u64)]| {
+                let (one, next) = (&two[0].0, &two[1].0);
+                is_like(next) && next.hull.start - one.hull.start == distance
+            };
+            let count = 1 + rest.windows(2).take_while(follows).count();
+            let mut levels = vec![(count as u64, distance)];
+            levels.extend(first.levels.iter().map(|l| (l.count, l.stride)));
+            folded
+                .append(first.hull.start, first.block, &levels)
+                .expect("the same bytes in the same order");
+            rest = &rest[count..];
+        }
+        folded
+    }
+
+    /// The same access with its first byte at an offset.
+    pub fn moved_to(&self, start: u64) -> Result<Access, AccessError> {
+        let Some(hull) = self.hull() else {
+            return Ok(Access::default());
+        };
+        let end = start.checked_add(hull.bytes());
+        if end.is_none_or(|end| end > MAX_OFFSET) {
+            return Err(AccessError::TooLarge);
+        }
+        let mut moved = self.clone();
+        for (part, _) in &mut moved.parts {
+            let begin = start + (part.hull.start - hull.start);
+            part.hull = Extent::new(begin, begin + part.hull.bytes());
+        }
+        Ok(moved)
     }
 
     /// How many of its bytes lie before an offset: also the place of that offset in the memory of the process.

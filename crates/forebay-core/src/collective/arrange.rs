@@ -245,6 +245,9 @@ pub enum LockSource {
 }
 
 impl LockSource {
+    /// All of them.
+    pub const ALL: [LockSource; 3] = [LockSource::Asked, LockSource::Measured, LockSource::Type];
+
     /// For a report.
     pub fn in_words(self) -> &'static str {
         match self {

@@ -11,6 +11,7 @@
 //! - [`way`]: whether a call is worth an exchange at all. [`Coverage`]: which bytes of a buffer hold data.
 //! - [`aggregators`]: which processes are aggregators. [`choose`]: which method fits which locks, with the reason.
 //! - [`KNOWN_FILE_SYSTEMS`]: which file systems have which locks. [`judge`]: what measured times say of them.
+//! - [`CallToCapture`]: what a call was, as text to keep. [`Decomposition`]: what it would be with other numbers of processes.
 //! - [`lock_traffic`]: how often locks move in a call, by each method. It looks at every granule.
 //!
 //! All else is closed forms: nothing grows with the number of granules in a file.
@@ -31,8 +32,10 @@
 mod access;
 mod aggregator;
 mod arrange;
+mod capture;
 mod choice;
 mod coverage;
+mod decomposition;
 mod domain;
 mod exchange;
 mod locks;
@@ -46,8 +49,13 @@ mod worth;
 pub use access::{Access, AccessError};
 pub use aggregator::{aggregators, fitting_count};
 pub use arrange::{Arrangement, LockSource, SETTINGS, Wishes};
+pub use capture::{
+    CallToCapture, CapturedAccesses, CarriedOutBy, LeftOut, MAX_CAPTURED_PARTS, MAX_TRACE_BYTES,
+    TRACE_VERSION, cut_off_line, from_words, json_string, to_words,
+};
 pub use choice::{MethodChoice, Situation, choose};
 pub use coverage::Coverage;
+pub use decomposition::{Decomposition, ScaleError, moved_to_front};
 pub use domain::{FileDomain, FileDomains, Groups, Layout, Method};
 pub use exchange::{ExchangePlan, Transfer};
 pub use locks::{

@@ -60,6 +60,16 @@ pub fn open_mpi() -> Result<Mpi, String> {
     })
 }
 
+/// Runs a test with each MPI library of the distribution.
+pub fn with_each(test: fn(&Mpi)) {
+    for mpi in [mpich(), open_mpi()] {
+        match mpi {
+            Ok(mpi) => test(&mpi),
+            Err(reason) => forebay_testkit::skip(&reason),
+        }
+    }
+}
+
 /// A library of the standard ABI, from `pip download mpich`, say. No distribution has one yet.
 pub fn standard() -> Result<Mpi, String> {
     let root = std::env::var("FOREBAY_STANDARD_MPI")

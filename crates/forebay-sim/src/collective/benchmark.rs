@@ -1,5 +1,6 @@
 //! The benchmark of the paper: ROMIO's `coll_perf`, which writes and reads a 3-D array that is divided in all directions.
 
+use super::locks::Locks;
 use super::machine::{self, Direction, Outcome, Schedule, System};
 use super::parameters::{ELEMENT_BYTES, Figure, Parameters};
 use forebay_core::collective::{
@@ -7,11 +8,9 @@ use forebay_core::collective::{
     fitting_count,
 };
 
-/// One point of a figure.
+/// One point of a figure or a replay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Point {
-    /// Length of the cube of a process, in elements.
-    pub side: u64,
     /// Processes.
     pub processes: u32,
     /// Aggregators that the method has used.
@@ -27,19 +26,39 @@ pub struct Point {
 /// Runs one point with an aggregator on each node, but no more than `most`.
 pub fn measure(system: &System, method: Method, most: u32, side: u64, processes: u32) -> Point {
     let accesses = array_blocks(side, processes);
-    let used = fitting_count(method, nodes(system, processes).min(most), system.servers);
-    let region = Access::region(&accesses);
+    let mut points = measure_accesses(system, method, most, &[system.locks], &accesses);
+    points.remove(0)
+}
+
+/// Runs one call under several lock managers with an aggregator on each node, but no more than `most`. Gives a point for
+/// each manager.
+pub(super) fn measure_accesses(
+    system: &System,
+    method: Method,
+    most: u32,
+    managers: &[Locks],
+    accesses: &[Access],
+) -> Vec<Point> {
+    let processes = accesses.len() as u32;
+    let used = aggregators_of(system, method, most, processes);
+    let region = Access::region(accesses);
     let domains = FileDomains::new(method, region, used, system.layout());
-    let plan = ExchangePlan::new(domains, system.buffer_bytes, &accesses);
-    let schedule = Schedule::new(system, &plan);
-    Point {
-        side,
-        processes,
-        aggregators: used,
-        method,
-        write: machine::run(system, &schedule, Direction::Write),
-        read: machine::run(system, &schedule, Direction::Read),
-    }
+    let plan = ExchangePlan::new(domains, system.buffer_bytes, accesses);
+    let schedule = Schedule::new(system, &plan, accesses);
+    let under = |&locks: &Locks| {
+        let system = System {
+            locks,
+            ..system.clone()
+        };
+        Point {
+            processes,
+            aggregators: used,
+            method,
+            write: machine::run(&system, &schedule, Direction::Write),
+            read: machine::run(&system, &schedule, Direction::Read),
+        }
+    };
+    managers.iter().map(under).collect()
 }
 
 /// What core chooses on a system.
@@ -67,14 +86,20 @@ pub fn run_figure(parameters: &Parameters, figure: &Figure) -> Vec<Point> {
     points
 }
 
+/// Aggregators that a method uses: one on each node, but no more than `most`, and as many as fit it.
+pub(super) fn aggregators_of(system: &System, method: Method, most: u32, processes: u32) -> u32 {
+    fitting_count(method, nodes(system, processes).min(most), system.servers)
+}
+
 /// Nodes, each with an aggregator.
 fn nodes(system: &System, processes: u32) -> u32 {
     let of: Vec<u32> = (0..processes).map(|p| p / system.ranks_per_node).collect();
     aggregators(&of, 1, u32::MAX).len() as u32
 }
 
-/// What each process accesses: its block of the array, processes and array in row-major order.
-fn array_blocks(side: u64, processes: u32) -> Vec<Access> {
+/// What each process of the benchmark accesses: its block of the array, processes and array in row-major order. `side` is the
+/// length of the cube of a process, in elements.
+pub fn array_blocks(side: u64, processes: u32) -> Vec<Access> {
     let grid = grid(processes);
     let of = |process: u32| {
         let mut rest = process;

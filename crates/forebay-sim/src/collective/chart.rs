@@ -1,7 +1,10 @@
-//! Figures as one SVG drawing: for each figure and size three panels, as in the paper.
+//! Figures and replays as one SVG drawing: for each figure and size three panels, as in the paper; for a replay two or three for
+//! each lock manager.
 
 use super::benchmark::Point;
+use super::locks::Locks;
 use super::parameters::{Figure, Parameters};
+use super::replay::{Replay, UnderLocks};
 use super::report::calibration;
 use forebay_core::collective::Method;
 use std::fmt::{self, Write};
@@ -18,31 +21,75 @@ const HEAD: f64 = 45.0;
 /// A panel: its title, what it shows of a point, and the top of its axis if that is fixed.
 type Panel = (&'static str, fn(&Point) -> f64, Option<f64>);
 
-const PANELS: [Panel; 3] = [
-    ("write, 10^6 bytes/s", |p| p.write.mb_s(), None),
-    (
-        "write, I/O phase in %",
-        |p| p.write.io_percent(),
-        Some(100.0),
-    ),
-    ("read, 10^6 bytes/s", |p| p.read.mb_s(), None),
-];
+const WRITE_RATE: Panel = ("write, 10^6 bytes/s", |p| p.write.mb_s(), None);
+const WRITE_SHARE: Panel = (
+    "write, I/O phase in %",
+    |p| p.write.io_percent(),
+    Some(100.0),
+);
+const CONFLICTS: Panel = ("write, lock conflicts", |p| p.write.conflicts as f64, None);
+const READ_RATE: Panel = ("read, 10^6 bytes/s", |p| p.read.mb_s(), None);
+const READ_SHARE: Panel = ("read, I/O phase in %", |p| p.read.io_percent(), Some(100.0));
+
+/// The most panels in a row.
+const PANELS: usize = 3;
+
+/// Panels of the same points, side by side.
+struct Row<'a> {
+    title: String,
+    calibration: String,
+    panels: &'static [Panel],
+    points: &'a [Point],
+}
 
 /// Draws figures with their points, which are those of [`super::run_figure`].
 pub fn chart(parameters: &Parameters, figures: &[(&Figure, Vec<Point>)]) -> String {
+    let rows = figures.iter().flat_map(|(figure, points)| {
+        let calibration = calibration(&parameters.systems[&figure.system]);
+        let of_sides = points.chunks(points.len() / figure.sides.len());
+        figure
+            .sides
+            .iter()
+            .zip(of_sides)
+            .map(move |(side, points)| Row {
+                title: format!(
+                    "Figure {}, {}: {side} x {side} x {side} integers a process",
+                    figure.name, figure.system
+                ),
+                calibration: calibration.clone(),
+                panels: &[WRITE_RATE, WRITE_SHARE, READ_RATE],
+                points,
+            })
+    });
+    drawn(&rows.collect::<Vec<_>>())
+}
+
+/// Draws replays with what came out.
+pub fn chart_replays(replays: &[(Replay, Vec<UnderLocks>)]) -> String {
+    let rows = replays.iter().flat_map(|(replay, under)| {
+        under.iter().map(|UnderLocks { locks, points }| Row {
+            title: format!("locks {}: {}", locks.name(), replay.title()),
+            calibration: calibration(&replay.system(*locks)),
+            panels: match (replay.reads(), locks) {
+                (true, _) => &[READ_RATE, READ_SHARE],
+                (false, Locks::None) => &[WRITE_RATE, WRITE_SHARE],
+                (false, _) => &[WRITE_RATE, WRITE_SHARE, CONFLICTS],
+            },
+            points,
+        })
+    });
+    drawn(&rows.collect::<Vec<_>>())
+}
+
+fn drawn(rows: &[Row]) -> String {
     let mut out = String::new();
-    draw(&mut out, parameters, figures).expect("a string takes any text");
+    draw(&mut out, rows).expect("a string takes any text");
     out
 }
 
-fn draw(
-    out: &mut String,
-    parameters: &Parameters,
-    figures: &[(&Figure, Vec<Point>)],
-) -> fmt::Result {
-    let rows: usize = figures.iter().map(|(figure, _)| figure.sides.len()).sum();
-    let width = PANEL.0 * PANELS.len() as f64;
-    let height = rows as f64 * (PANEL.1 + HEAD) + 40.0;
+fn draw(out: &mut String, rows: &[Row]) -> fmt::Result {
+    let width = PANEL.0 * PANELS as f64;
+    let height = rows.len() as f64 * (PANEL.1 + HEAD) + 40.0;
     writeln!(
         out,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" font-family=\"sans-serif\" \
@@ -58,26 +105,18 @@ fn draw(
         label(out, (x + 26.0, 24.0), "start", method.in_words())?;
     }
     let mut y = 40.0;
-    for (figure, points) in figures {
-        let system = &parameters.systems[&figure.system];
-        for of_side in points.chunks(points.len() / figure.sides.len()) {
-            let side = of_side[0].side;
-            let title = format!(
-                "Figure {}, {}: {side} x {side} x {side} integers a process",
-                figure.name, figure.system
-            );
-            label(out, (20.0, y + 14.0), "start", &title)?;
-            writeln!(
-                out,
-                "<text x=\"20\" y=\"{}\" font-size=\"8\" fill=\"#555\">{}</text>",
-                y + 28.0,
-                escaped(&calibration(system))
-            )?;
-            for (panel, i) in PANELS.iter().zip(0..) {
-                draw_panel(out, (PANEL.0 * f64::from(i), y + HEAD), panel, of_side)?;
-            }
-            y += PANEL.1 + HEAD;
+    for row in rows {
+        label(out, (20.0, y + 14.0), "start", &row.title)?;
+        writeln!(
+            out,
+            "<text x=\"20\" y=\"{}\" font-size=\"8\" fill=\"#555\">{}</text>",
+            y + 28.0,
+            escaped(&row.calibration)
+        )?;
+        for (panel, i) in row.panels.iter().zip(0..) {
+            draw_panel(out, (PANEL.0 * f64::from(i), y + HEAD), panel, row.points)?;
         }
+        y += PANEL.1 + HEAD;
     }
     writeln!(out, "</svg>")
 }

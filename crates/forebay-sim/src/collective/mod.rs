@@ -13,11 +13,14 @@
 //! The benchmark is ROMIO's `coll_perf`, and the figures are 4 to 7 of the paper. Systems and figures are
 //! [`Parameters`]; those that are compiled in name the source of each value.
 //!
+//! A [`Trace`] of the collective layer is run in the same way: a [`Replay`] has its calls with as many processes as were
+//! captured, and with more by the pattern of their accesses ([`forebay_core::collective::Decomposition`]).
+//!
 //! # What is not
 //!
 //! The exchange of a round costs what it costs its busiest aggregator; messages do not meet each other on the network.
-//! Servers have no cache of their own but in `read_seek_us`. Every call begins without locks. Holes in the accesses
-//! are written as well (the benchmark has none).
+//! Servers have no cache of their own but in `read_seek_us`. Every call begins without locks. Granules that
+//! nobody accesses are neither written nor read; holes inside a granule are (the benchmark has none).
 //!
 //! ```
 //! use forebay_core::collective::Method;
@@ -33,11 +36,15 @@ mod chart;
 mod locks;
 mod machine;
 mod parameters;
+mod replay;
 mod report;
+mod trace;
 
-pub use benchmark::{Point, choice, measure, run_figure};
-pub use chart::chart;
+pub use benchmark::{Point, array_blocks, choice, measure, run_figure};
+pub use chart::{chart, chart_replays};
 pub use locks::{LockTable, Locks};
 pub use machine::{Direction, Outcome, System};
 pub use parameters::{DEFAULT_PARAMETERS, Figure, ParameterError, Parameters};
+pub use replay::{AlikeCalls, NotReplayed, Replay, ReplayError, UnderLocks, alike};
 pub use report::tables;
+pub use trace::{CapturedCall, CapturedSettings, MAX_PROCESSES, Trace, TraceError};

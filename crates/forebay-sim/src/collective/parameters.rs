@@ -14,6 +14,10 @@ pub const DEFAULT_PARAMETERS: &str = include_str!("parameters.txt");
 const MAX_GRANULES: u64 = 1 << 18;
 /// Granules of one client that are on their way at a time.
 const MAX_WINDOW_GRANULES: u64 = 1 << 10;
+/// The smallest granule, buffer and window, in bytes.
+const MIN_SIZE_BYTES: u64 = 4096;
+/// Servers of a machine.
+const MAX_SERVERS: u64 = 65_536;
 /// An integer of the benchmark, in bytes.
 pub(super) const ELEMENT_BYTES: u64 = 4;
 
@@ -108,6 +112,26 @@ impl Parameters {
     }
 }
 
+/// Has a part of a file so few granules that a run ends?
+fn can_hold(granule_bytes: u64, bytes: u64) -> bool {
+    bytes / granule_bytes <= MAX_GRANULES
+}
+
+impl System {
+    /// Can a call be run in a part of a file of so many bytes?
+    pub(super) fn can_hold(&self, bytes: u64) -> bool {
+        can_hold(self.granule_bytes, bytes)
+    }
+
+    /// Do granule, servers, buffer and window fit each other?
+    pub(super) fn is_sound(&self) -> bool {
+        self.granule_bytes >= MIN_SIZE_BYTES
+            && u64::from(self.servers) <= MAX_SERVERS
+            && self.buffer_bytes >= self.granule_bytes
+            && self.window_bytes / self.granule_bytes <= MAX_WINDOW_GRANULES
+    }
+}
+
 struct Section {
     line: usize,
     kind: String,
@@ -155,7 +179,7 @@ impl Section {
     fn system(mut self) -> Result<System, ParameterError> {
         let time = 0..=60_000_000;
         let rate = 1..=1_000_000;
-        let size = 4096..=Layout::MAX_GRANULE_BYTES;
+        let size = MIN_SIZE_BYTES..=Layout::MAX_GRANULE_BYTES;
         let (line, locks) = self.take("locks")?;
         let known = Locks::ALL.iter().find(|(name, _)| *name == locks);
         let Some((_, locks)) = known else {
@@ -165,7 +189,7 @@ impl Section {
         };
         let system = System {
             locks: *locks,
-            servers: self.number("servers", 1..=65_536)? as u32,
+            servers: self.number("servers", 1..=MAX_SERVERS)? as u32,
             granule_bytes: self.number("granule", size.clone())?,
             ranks_per_node: self.number("ranks_per_node", 1..=65_536)? as u32,
             buffer_bytes: self.number("buffer", size.clone())?,
@@ -180,8 +204,7 @@ impl Section {
             cancel_us: self.number("cancel_us", time)?,
         };
         self.is_empty()?;
-        let granule = system.granule_bytes;
-        if system.buffer_bytes < granule || system.window_bytes / granule > MAX_WINDOW_GRANULES {
+        if !system.is_sound() {
             return wrong(
                 self.line,
                 format!(
@@ -203,7 +226,7 @@ impl Section {
         self.is_empty()?;
         let most = |list: &[u64]| list.iter().copied().max().unwrap_or(0);
         let bytes = most(&sides).pow(3) * ELEMENT_BYTES * most(&processes);
-        if bytes / granule > MAX_GRANULES {
+        if !can_hold(granule, bytes) {
             return wrong(
                 self.line,
                 format!("a file of more than {MAX_GRANULES} granules: it would take too long"),

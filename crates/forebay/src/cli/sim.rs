@@ -61,9 +61,12 @@ pub enum SimVerb {
         #[arg(long, value_name = "NAME")]
         mutation: Option<String>,
     },
-    /// Run collective I/O on modelled machines with several kinds of locks: figures 4 to 7 of the SC'08 paper as tables.
+    /// Run collective I/O on modelled machines with several kinds of locks: figures 4 to 7 of the SC'08 paper as tables, or the
+    /// collective calls of a program.
     #[command(
-        after_help = "Examples:\n  forebay sim collective --figure 4 --svg figure4.svg\n  forebay sim collective --print-parameters > mine.txt\n  forebay sim collective --parameters mine.txt\n\ndocs/COLLECTIVE.md says what the figures show and what they do not."
+        after_help = "Examples:\n  forebay sim collective --figure 4 --svg figure4.svg\n  forebay sim collective --print-parameters > mine.txt\n  forebay sim collective --parameters mine.txt\n  \
+                      forebay run --collective --trace calls.json --buffer /pfs/me -- mpirun -n 8 ./sim\n  \
+                      forebay sim collective --trace calls.json --processes 64,512 --svg calls.svg\n\ndocs/COLLECTIVE.md says what the figures show and what they do not."
     )]
     Collective {
         /// Only these figures. Default: all of the parameters.
@@ -72,6 +75,20 @@ pub enum SimVerb {
         /// Other machines and figures than those that are compiled in.
         #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
         parameters: Option<PathBuf>,
+        /// Replay the collective calls that `forebay run --collective --trace FILE` has captured, instead of figures: by all
+        /// methods, under all lock managers, with as many processes as they had and with more. Each process has as many bytes
+        /// as one that was captured; the output says by which pattern.
+        #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "figures")]
+        trace: Option<PathBuf>,
+        /// With --trace: these numbers of processes, after the captured one. Default: 4, 16 and 64 times as many, up to 1024.
+        #[arg(long, value_name = "N,...", value_delimiter = ',', requires = "trace", value_parser = clap::value_parser!(u32).range(1..))]
+        processes: Vec<u32>,
+        /// With --trace: only calls like that in this line. Default: the eight kinds of calls with the most bytes.
+        #[arg(long, value_name = "LINE", requires = "trace")]
+        line: Option<usize>,
+        /// With --trace: the machine, by its name in the parameters. Default: that of their first figure.
+        #[arg(long, value_name = "NAME", requires = "trace")]
+        system: Option<String>,
         /// Draw the figures into this file as well.
         #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
         svg: Option<PathBuf>,

@@ -80,13 +80,16 @@ pub fn run(args: &cli::RunArgs, verbose: bool) -> Result<u8, Fault> {
     if args.collective {
         libraries.push(place::collective_library()?);
     }
-    if let Some(report) = &args.report {
-        // Open the file now: a failure after hours of work would be worse.
-        std::fs::OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(report)
-            .map_err(|e| fault(format!("--report {}: {}", report.display(), plain(&e))))?;
+    let written = [("--report", &args.report), ("--trace", &args.trace)];
+    for (option, file) in written {
+        if let Some(file) = file {
+            // Open the file now: a failure after hours of work would be worse.
+            std::fs::OpenOptions::new()
+                .create(true)
+                .append(true)
+                .open(file)
+                .map_err(|e| fault(format!("{option} {}: {}", file.display(), plain(&e))))?;
+        }
     }
     recorder::tell_left();
     sys::watch_signals();

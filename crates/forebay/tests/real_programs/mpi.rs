@@ -1,7 +1,7 @@
 //! MPI-IO on both MPI libraries, from C and from Fortran. `mpiexec` itself runs with the buffer,
 //! and the ranks inherit it.
 
-use crate::common::{case, need};
+use crate::common::{case, forebay, need};
 
 /// One library: how it compiles, and how it starts four ranks on a machine with fewer cores.
 struct Mpi {
@@ -59,6 +59,30 @@ fn open_mpi_writes_and_reads_one_file_from_four_ranks() {
 fn open_mpi_with_the_collective_layer_writes_and_reads_one_file_from_four_ranks() {
     need!("mpiexec.openmpi", "mpicc.openmpi");
     c(&OPEN_MPI, case!().options(["--collective"]));
+}
+
+#[test]
+fn a_traced_run_on_mpich_is_replayed_with_more_processes() {
+    need!("mpiexec.mpich", "mpicc.mpich");
+    let dir = tempfile::tempdir().unwrap();
+    let trace = dir.path().join("calls.json");
+    let trace = trace.to_str().unwrap();
+    c(&MPICH, case!().options(["--collective", "--trace", trace]));
+    let replay = |more: &[&str]| {
+        let mut command = std::process::Command::new(forebay());
+        command.args(["sim", "collective", "--trace", trace]);
+        command.args(more).output().unwrap()
+    };
+    let replayed = replay(&["--processes", "16"]);
+    assert!(replayed.status.success(), "{replayed:?}");
+    let text = String::from_utf8(replayed.stdout).unwrap();
+    for part in [
+        "/blocks: collective write, 4 pieces, 65536 bytes, 4 processes\n",
+        "  scaled: blocks one behind the other in the order of ranks",
+        "  processes: 4 as 4, 16 as 16; ",
+    ] {
+        assert!(text.contains(part), "no {part:?} in\n{text}");
+    }
 }
 
 #[test]
