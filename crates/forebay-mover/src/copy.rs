@@ -5,7 +5,7 @@ use crate::counters::Counters;
 use crate::pass::Pass;
 use crate::pfs::{self, During, LastDir, Work};
 use crate::processes;
-use forebay_core::drain::{Copied, Copy, LentMode, mode_without_list};
+use forebay_core::drain::{Copied, Copy, CopyFacts, LentMode, first_mode, mode_without_list};
 use forebay_core::facts::Attr;
 use forebay_core::identity::Identity;
 use forebay_core::record::{Kind, ObjectName};
@@ -94,24 +94,22 @@ impl Pass<'_> {
         let Some(dir) = dirs.parent_if_there(self.ground.lower, path)? else {
             return Ok(Copied::NoDirectory);
         };
-        let is_mine = (attr.uid, attr.gid) == self.my_ids;
         let xattrs = match locked {
             // Somebody has changed it since, perhaps an attribute.
             Some(locked) if locked.lent.opened.ctime != attr.ctime => return Ok(Copied::InUse),
             Some(locked) => locked.xattrs,
             None => pfs::read_xattrs(source.as_fd())?,
         };
+        let is_staged = copy.object.oid.is_copy();
         let has_list = access_list(&xattrs).is_some();
-        let is_copy = copy.object.oid.is_copy();
-        // Attributes of users are taken from who may write to the file at that moment.
-        let takes_xattrs =
-            attr.mode & 0o200 != 0 || !xattrs.iter().any(|(name, _)| name.starts_with(b"user."));
-        // The copy gets its final mode at once if we own it: who may read it in the end may do so now. Beside an access list the
-        // group's bits are its mask, and one of the directory is not for what was a file of the PFS before.
-        let mode = match is_mine && !has_list && !is_copy && takes_xattrs {
-            true => attr.mode & 0o777,
-            false => 0o600,
+        let facts = CopyFacts {
+            maker: self.my_ids,
+            dir_group: dirs.group()?,
+            has_list,
+            is_staged,
+            has_user_xattrs: xattrs.iter().any(|(name, _)| name.starts_with(b"user.")),
         };
+        let mode = first_mode(&attr, facts);
         let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW;
         let file = sys::open(dir.as_fd(), temp, flags, mode).during("create");
         let Some(file) = or_supplanted(file)? else {
@@ -127,7 +125,7 @@ impl Pass<'_> {
             if written.is_short {
                 return Ok(Err(Copied::Short));
             }
-            if is_copy && !has_list {
+            if is_staged && !has_list {
                 drop_access_list(target.as_fd())?;
             }
             let made = self.dress_new(&xattrs, target.as_fd(), &attr, mode)?;

@@ -67,19 +67,36 @@ pub fn look(lower: &Lower, path: &TreePath) -> Work<Option<Attr>> {
 
 /// The directory used last: neighbours in the queue mostly share it.
 #[derive(Default)]
-pub(crate) struct LastDir(Option<(TreePath, Arc<OwnedFd>)>);
+pub(crate) struct LastDir {
+    dir: Option<(TreePath, Arc<OwnedFd>)>,
+    group: Option<u32>,
+}
 
 impl LastDir {
     pub(crate) fn parent(&mut self, lower: &Lower, path: &TreePath) -> Work<Arc<OwnedFd>> {
         let at_parent = path.parent();
-        if let Some((at, dir)) = &self.0
+        if let Some((at, dir)) = &self.dir
             && *at == at_parent
         {
             return Ok(dir.clone());
         }
         let dir = Arc::new(parent(lower, path)?);
-        self.0 = Some((at_parent, dir.clone()));
+        self.dir = Some((at_parent, dir.clone()));
+        self.group = None;
         Ok(dir)
+    }
+
+    /// The group of the directory that was used last.
+    pub(crate) fn group(&mut self) -> Work<u32> {
+        let Some((_, dir)) = &self.dir else {
+            return Err(Errno::NOENT).during("stat");
+        };
+        let group = match self.group {
+            Some(group) => group,
+            None => sys::stat(dir.as_fd(), b"").during("stat")?.gid,
+        };
+        self.group = Some(group);
+        Ok(group)
     }
 
     /// [`LastDir::parent`]; `None`: there is no such directory.

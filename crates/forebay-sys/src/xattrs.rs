@@ -142,7 +142,10 @@ fn read_each(
 
 fn write_each(xattrs: &[Xattr], set: impl Fn(&[u8], &[u8]) -> Sys<()>) -> Sys<Vec<String>> {
     let mut refused = Vec::new();
-    for (name, value) in xattrs {
+    // An access list changes the mode, and by that who may set the others.
+    let is_list = |(name, _): &&Xattr| name.starts_with(b"system.posix_acl_");
+    let others = xattrs.iter().filter(|xattr| !is_list(xattr));
+    for (name, value) in others.chain(xattrs.iter().filter(is_list)) {
         match set(name, value) {
             Err(Errno::OPNOTSUPP | Errno::PERM) => {
                 refused.push(String::from_utf8_lossy(name).into_owned());

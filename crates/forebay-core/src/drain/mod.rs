@@ -111,7 +111,9 @@ pub use release::RELEASED_AT_ONCE;
 pub(crate) use reserved_names::waits_under;
 pub use reserved_names::{discarded_name, is_leftover, is_leftover_of, waiting_name};
 pub(crate) use rules::OURS;
-pub use rules::{is_dirty, is_last_sync, is_of_others_since, mode_without_list, stamp};
+pub use rules::{
+    CopyFacts, first_mode, is_dirty, is_last_sync, is_of_others_since, mode_without_list, stamp,
+};
 pub(crate) use shared_files::note_file;
 pub use sheet::{DrainReport, Left, PassTerms, Reason, Tally};
 

@@ -94,6 +94,33 @@ pub fn is_of_others_since(
     found.ctime >= moment && !(may_be_old && is_touched())
 }
 
+/// What is known of a copy before it is made.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CopyFacts {
+    /// User and group of who makes it.
+    pub maker: (u32, u32),
+    /// The group of the directory that it is made in: it may hand that on.
+    pub dir_group: u32,
+    /// It gets an access list.
+    pub has_list: bool,
+    /// It was staged from the PFS.
+    pub is_staged: bool,
+    /// It gets attributes of users (`user.*`).
+    pub has_user_xattrs: bool,
+}
+
+/// The mode with which a copy with these attributes is made. It is the final one where nobody can use it now who may not in the end:
+/// others choose who is in the group of the directory, beside an access list the group's bits are its mask, and one that the directory
+/// hands on is not for what was a file of the PFS before. The kernel takes attributes of users from who may write to the file.
+pub fn first_mode(of: &Attr, copy: CopyFacts) -> u32 {
+    let is_mine = (of.uid, of.gid) == copy.maker && of.gid == copy.dir_group;
+    let takes_xattrs = of.mode & 0o200 != 0 || !copy.has_user_xattrs;
+    match is_mine && !copy.has_list && !copy.is_staged && takes_xattrs {
+        true => of.mode & 0o777,
+        false => 0o600,
+    }
+}
+
 /// The mode of something with an access list, where the file system takes none. Beside a list the bits of the group are its mask, and
 /// would give the group what only some user has. `list`: its bytes, as in `system.posix_acl_access`; `None`: nobody knows.
 pub fn mode_without_list(mode: u32, list: Option<&[u8]>) -> u32 {
@@ -632,6 +659,51 @@ pub(super) fn labels_below(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_copy_is_for_its_owner_alone_until_it_is_what_it_becomes() {
+        let of = |mode| Attr {
+            mode: libc::S_IFREG | mode,
+            uid: 7,
+            gid: 7,
+            ..Attr::default()
+        };
+        let own = CopyFacts {
+            maker: (7, 7),
+            dir_group: 7,
+            ..CopyFacts::default()
+        };
+        assert_eq!(first_mode(&of(0o664), own), 0o664);
+        assert_eq!(first_mode(&of(0o4755), own), 0o755);
+        let locked = CopyFacts {
+            has_user_xattrs: true,
+            ..own
+        };
+        assert_eq!(
+            [0o644, 0o444].map(|mode| first_mode(&of(mode), locked)),
+            [0o644, 0o600]
+        );
+        for other in [
+            CopyFacts {
+                dir_group: 8,
+                ..own
+            },
+            CopyFacts {
+                maker: (0, 0),
+                ..own
+            },
+            CopyFacts {
+                has_list: true,
+                ..own
+            },
+            CopyFacts {
+                is_staged: true,
+                ..own
+            },
+        ] {
+            assert_eq!(first_mode(&of(0o664), other), 0o600, "{other:?}");
+        }
+    }
 
     #[test]
     fn without_its_list_the_group_has_its_own_rights_and_not_the_mask() {

@@ -63,12 +63,14 @@ fn attributes_of_files_that_their_owner_may_not_read_or_write_to_arrive_and_stag
 {
     as_root!();
     let stage = Stage::new();
-    let before = "for m in 400 444 500; do echo $m > old$m; setfattr -n user.a -v $m old$m; chmod $m old$m; done";
-    let script = "for m in 0 200 400 444 600; do echo $m > f$m; setfattr -n user.a -v $m f$m; chmod $m f$m; done
+    let before = "for m in 400 444 500; do echo $m > old$m; setfattr -n user.a -v $m old$m; chmod $m old$m; done
+        echo l > oldlist; setfacl -m u:99:r oldlist; setfattr -n user.a -v l oldlist; chmod 440 oldlist";
+    let script = "echo l > list; setfacl -m u:99:r list; setfattr -n user.a -v l list; chmod 440 list; ln oldlist newlist
+        for m in 0 200 400 444 600; do echo $m > f$m; setfattr -n user.a -v $m f$m; chmod $m f$m; done
         for m in 400 444 500; do ln old$m new$m; chmod u+w old$m; echo more >> old$m; chmod $m old$m; done";
     let attributes = |dir: &str| {
         let mut command = stage.command("sh");
-        command.args(["-c", "cd $0; getfattr -d * | sort", dir]);
+        command.args(["-c", "cd $0; { getfattr -d *; getfacl -n *; } | sort", dir]);
         finish(command).ends_with(0).out
     };
     for dir in ["own/native", "own/pfs"] {
