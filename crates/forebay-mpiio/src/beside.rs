@@ -219,11 +219,16 @@ impl<'a> Aggregator<'a> {
 fn without_signals<T>(make: impl FnOnce() -> T) -> T {
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
     let mut before = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: both are sets, of which the first is filled before it is used, and the second by the call.
+    // SAFETY: both are sets, which are filled by calls before they are used.
     let blocked = unsafe {
         libc::sigfillset(all.as_mut_ptr());
-        libc::sigdelset(all.as_mut_ptr(), libc::SIGXFSZ);
-        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) == 0
+        let unknown =
+            libc::pthread_sigmask(libc::SIG_SETMASK, std::ptr::null(), before.as_mut_ptr());
+        if unknown == 0 && libc::sigismember(before.as_ptr(), libc::SIGXFSZ) == 0 {
+            libc::sigdelset(all.as_mut_ptr(), libc::SIGXFSZ);
+        }
+        unknown == 0
+            && libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), std::ptr::null_mut()) == 0
     };
     let made = make();
     if blocked {

@@ -344,35 +344,46 @@ fn calls_that_differ_only_in_their_place_are_one_kind_and_the_largest_comes_firs
 }
 
 #[test]
-fn a_layout_that_was_measured_or_asked_for_is_that_of_the_replay() {
+fn a_replay_has_the_layout_of_the_machine_and_tells_that_of_the_capture() {
     let captured = CapturedAccesses::of(&array_blocks(64, 4));
-    let tables = |hints: &str| {
-        let trace = parsed(&call(Some(&arrangement(hints)), Ok(&captured)).to_line());
-        let (calls, _) = alike(&trace);
-        let replay = Replay::new(&calls[0], ("lustre", &system()), &[8]).unwrap();
-        let under = replay.run(&mut || ());
-        replay.tables(&under)
-    };
-    let known = tables("forebay_locks=server;striping_unit=65536;striping_factor=3");
+    let hints = "forebay_locks=server;striping_unit=65536;striping_factor=3";
+    let trace = parsed(&call(Some(&arrangement(hints)), Ok(&captured)).to_line());
+    let (calls, _) = alike(&trace);
+    let replay = Replay::new(&calls[0], ("lustre", &system()), &[8]).unwrap();
+    let tables = replay.tables(&replay.run(&mut || ()));
     assert!(
-        known.contains("machine: lustre, granule and servers of the capture"),
-        "{known}"
+        tables.contains("granule 65536 bytes, servers 3"),
+        "{tables}"
     );
-    assert!(
-        known.contains("all else of the parameters: 3 servers"),
-        "{known}"
-    );
-    let by_type = tables("striping_unit=65536;striping_factor=3");
-    assert!(
-        by_type.contains("as in the parameters: 64 servers"),
-        "{by_type}"
-    );
-    // No machine of the laboratory has such granules.
-    let tiny = tables("forebay_locks=server;striping_unit=64");
-    assert!(
-        tiny.contains("machine: lustre, all as in the parameters: 64 servers"),
-        "{tiny}"
-    );
+    assert!(tables.contains("machine: lustre: 64 servers"), "{tables}");
+}
+
+/// Also where processes access the same bytes, which are no more bytes of the file.
+#[test]
+fn granules_that_nobody_accesses_are_none_however_many_processes_there_are() {
+    let granule = system().granule_bytes;
+    let same = Access::strided(0, granule, &[(2, 100 * granule)]).unwrap();
+    let trace = parsed(&line(&vec![same; 8]));
+    let (calls, _) = alike(&trace);
+    let replay = Replay::new(&calls[0], ("lustre", &system()), &[8, 1024]).unwrap();
+    for under in replay.run(&mut || ()) {
+        for point in under.points {
+            // Each of the two is in three domains at most.
+            assert!(point.write.requests <= 6, "{point:?}");
+        }
+    }
+}
+
+#[test]
+fn a_call_that_would_not_fit_into_memory_is_refused_before_it_is_made() {
+    let mut irregular = Access::default();
+    for n in 0..30_000 {
+        irregular.append(n * (n + 7) * 8, 4, &[]).unwrap();
+    }
+    let trace = parsed(&line(&vec![irregular; 2]));
+    let (calls, _) = alike(&trace);
+    let refused = Replay::new(&calls[0], ("lustre", &system()), &[16_384]).unwrap_err();
+    assert!(refused.to_string().contains("too much memory"), "{refused}");
 }
 
 #[test]

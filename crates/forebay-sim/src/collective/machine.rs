@@ -8,7 +8,7 @@
 use super::locks::{LockTable, Locks, Place};
 use forebay_core::collective::{Access, ExchangePlan, Extent, Layout};
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BTreeSet, BinaryHeap, VecDeque};
 
 /// A time or a duration in nanoseconds.
 type Nanos = u64;
@@ -65,7 +65,7 @@ pub enum Direction {
 /// What a call came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outcome {
-    /// Bytes that processes access.
+    /// Bytes of all processes: those that several access count for each of them.
     pub bytes: u64,
     /// From the call to the last byte.
     pub nanos: Nanos,
@@ -94,8 +94,8 @@ impl Outcome {
 pub(super) struct Schedule<'a> {
     plan: &'a ExchangePlan<'a>,
     accesses: &'a [Access],
-    /// Nobody accesses some bytes between the first and the last one.
-    has_holes: bool,
+    /// Numbers of the granules in which nobody accesses a byte.
+    holes: BTreeSet<u64>,
     exchange: Vec<Nanos>,
 }
 
@@ -116,12 +116,12 @@ impl<'a> Schedule<'a> {
         Schedule {
             plan,
             accesses,
-            has_holes: accessed(accesses) < plan.domains().region().bytes(),
+            holes: holes(accesses, plan),
             exchange: (0..plan.rounds()).map(exchange).collect(),
         }
     }
 
-    /// The pieces of an aggregator in a round, by offset, each within one granule. A piece that nobody accesses is none.
+    /// The pieces of an aggregator in a round, by offset, each within one granule. In a granule that nobody accesses there is none.
     fn pieces(&self, aggregator: usize, round: u64) -> VecDeque<Extent> {
         let granule = self.plan.domains().layout().granule_bytes;
         let window = self.plan.window(aggregator as u32, round);
@@ -131,7 +131,7 @@ impl<'a> Schedule<'a> {
             while at < piece.end {
                 let end = piece.end.min((at / granule + 1) * granule);
                 let piece = Extent::new(at, end);
-                if !self.has_holes || self.accesses.iter().any(|a| a.bytes_within(piece) > 0) {
+                if !self.holes.contains(&(at / granule)) {
                     pieces.push_back(piece);
                 }
                 at = end;
@@ -139,6 +139,31 @@ impl<'a> Schedule<'a> {
         }
         pieces
     }
+}
+
+/// The granules of a call in which nobody accesses a byte.
+fn holes(accesses: &[Access], plan: &ExchangePlan) -> BTreeSet<u64> {
+    let (region, granule) = (
+        plan.domains().region(),
+        plan.domains().layout().granule_bytes,
+    );
+    let mut holes: BTreeSet<u64> = (region.start / granule..region.end.div_ceil(granule)).collect();
+    for access in accesses {
+        let mut from = region.start / granule;
+        while let Some(&hole) = holes.range(from..).next() {
+            let rest = Extent::new(region.start.max(hole * granule), region.end);
+            let Some(piece) = access.pieces_within(rest).next() else {
+                break;
+            };
+            let (first, end) = (piece.start / granule, piece.end.div_ceil(granule));
+            let found: Vec<u64> = holes.range(first..end).copied().collect();
+            for granule in found {
+                holes.remove(&granule);
+            }
+            from = end.max(hole + 1);
+        }
+    }
+    holes
 }
 
 /// Runs one call.
@@ -319,7 +344,7 @@ impl Run<'_> {
         }
         if self.at_work == 0 {
             assert!(
-                self.schedule.has_holes,
+                !self.schedule.holes.is_empty(),
                 "a round in which nobody does anything"
             );
             self.next_round();

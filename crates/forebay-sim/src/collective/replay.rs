@@ -4,16 +4,17 @@ use super::benchmark::{Point, measure_accesses};
 use super::locks::Locks;
 use super::machine::System;
 use super::report;
-use super::trace::{CapturedCall, MAX_PROCESSES, Trace};
+use super::trace::{CapturedCall, MAX_PROCESSES, Trace, printable};
 use forebay_core::collective::{
-    Access, CapturedAccesses, Decomposition, Layout, LeftOut, LockProtocol, LockSource, Method,
-    moved_to_front,
+    Access, CapturedAccesses, Decomposition, LeftOut, Method, moved_to_front,
 };
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
 /// Without other numbers, calls are replayed with these multiples of the captured processes, as far as [`USUAL_PROCESSES`].
 const USUAL_FACTORS: [u32; 3] = [4, 16, 64];
+/// The most parts of all accesses of a replayed call, each of some 64 bytes.
+const MAX_PARTS: u64 = 1 << 23;
 /// The most processes that a replay takes of its own accord.
 const USUAL_PROCESSES: u32 = 1024;
 
@@ -90,9 +91,7 @@ pub fn alike(trace: &Trace) -> (Vec<AlikeCalls<'_>>, NotReplayed) {
 pub struct Replay<'a> {
     calls: &'a AlikeCalls<'a>,
     system_name: &'a str,
-    /// With the layout of the capture where that is known.
     system: System,
-    has_own_layout: bool,
     decomposition: Decomposition,
     processes: Vec<u32>,
 }
@@ -130,17 +129,10 @@ impl<'a> Replay<'a> {
     ) -> Result<Self, ReplayError> {
         let captured = calls.first.processes;
         let accesses = calls.accesses.accesses();
-        let known = calls.first.settings.as_ref().filter(|settings| {
-            // The type of a file system says nothing of how a file lies on it.
-            !matches!(settings.locks, LockProtocol::None | LockProtocol::Unknown)
-                && settings.locks_known != LockSource::Type
-        });
-        let of_capture = known.and_then(|s| system.with_layout(s.layout));
         let mut replay = Replay {
             calls,
             system_name,
-            has_own_layout: of_capture.is_some(),
-            system: of_capture.unwrap_or_else(|| system.clone()),
+            system: system.clone(),
             decomposition: Decomposition::of(&accesses),
             processes: vec![captured],
         };
@@ -174,6 +166,14 @@ impl<'a> Replay<'a> {
         };
         if processes > MAX_PROCESSES {
             return Err(wrong(&format!("at most {MAX_PROCESSES} processes")));
+        }
+        let captured = self.calls.accesses.accesses();
+        let parts: u64 = captured.iter().map(|access| access.parts() as u64).sum();
+        let parts = parts * u64::from(processes) / captured.len().max(1) as u64;
+        if parts > MAX_PARTS {
+            return Err(wrong(&format!(
+                "{parts} parts: it would take too much memory"
+            )));
         }
         let accesses = self
             .decomposition
@@ -299,13 +299,9 @@ impl<'a> Replay<'a> {
             "  processes: {}; each has as many bytes as in the capture",
             grids.collect::<Vec<_>>().join(", ")
         )?;
-        let whose = match self.has_own_layout {
-            true => "granule and servers of the capture, all else of the parameters",
-            false => "all as in the parameters",
-        };
         writeln!(
             out,
-            "  machine: {}, {whose}: {}",
+            "  machine: {}: {}",
             self.system_name,
             report::costs(&self.system)
         )?;
@@ -328,26 +324,5 @@ impl<'a> Replay<'a> {
             n @ ..=SHOWN => format!("{n} calls like this, lines {shown}; the first is replayed"),
             n => format!("{n} calls like this, lines {shown}, ...; the first is replayed"),
         }
-    }
-}
-
-/// A path without what a terminal or a drawing would take for a command.
-fn printable(path: &str) -> String {
-    let shown = |c: char| match c.is_control() {
-        true => c.escape_default().to_string(),
-        false => c.to_string(),
-    };
-    path.chars().map(shown).collect()
-}
-
-impl System {
-    /// The same machine with another layout, if it can have that.
-    fn with_layout(&self, layout: Layout) -> Option<System> {
-        let system = System {
-            granule_bytes: layout.granule_bytes,
-            servers: layout.servers,
-            ..self.clone()
-        };
-        system.is_sound().then_some(system)
     }
 }

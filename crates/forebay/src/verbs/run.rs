@@ -25,7 +25,7 @@ use forebay_core::lifetime::{Next, Patience, RunEnd};
 use forebay_core::mounting::can_create_in;
 use forebay_core::reserve::Purpose;
 use forebay_sys as sys;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -87,6 +87,8 @@ pub fn run(args: &cli::RunArgs, verbose: bool) -> Result<u8, Fault> {
             std::fs::OpenOptions::new()
                 .create(true)
                 .append(true)
+                // A FIFO without a reader is an error, and no wait.
+                .custom_flags(libc::O_NONBLOCK)
                 .open(file)
                 .map_err(|e| fault(format!("{option} {}: {}", file.display(), plain(&e))))?;
         }
