@@ -273,8 +273,8 @@ pub struct Arrangement {
     pub always: bool,
     /// The file system is one of this node, and has no locks between clients.
     pub is_free: bool,
-    /// An aggregator reads and writes beside the exchange, with a second buffer. On a file system of this node it would take the
-    /// processor from those that it exchanges with.
+    /// An aggregator reads and writes beside the exchange, with a second buffer. Only where that is asked for: without an idle processor
+    /// the thread takes one from those that it exchanges with.
     pub overlaps: bool,
     /// The locks of the file system.
     pub protocol: LockProtocol,
@@ -346,7 +346,7 @@ impl Arrangement {
             buffer_bytes: buffer.clamp(1, Self::MAX_BUFFER_BYTES),
             always: wishes.always,
             is_free,
-            overlaps: wishes.overlaps.unwrap_or(!is_free),
+            overlaps: wishes.overlaps.unwrap_or(false),
             protocol,
             source,
             reason,
