@@ -8,7 +8,7 @@ use crate::pass::Pass;
 use crate::pfs::{self, During, LastDir, Ours, Trouble, Work};
 use crate::processes::{self, InUse};
 use forebay_core::drain::{self, Copied, Copy, Name, Named, Naming, Temporary, Use};
-use forebay_core::facts::Timestamp;
+use forebay_core::facts::{Attr, Timestamp};
 use forebay_core::identity::Identity;
 use forebay_core::label::without_hides;
 use forebay_core::path::TreePath;
@@ -48,23 +48,23 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// Of a file, link or node that was made just now, in this directory.
+    /// Of a file, link or node that was made just now with these attributes, in this directory.
     pub(crate) fn new(
         copy: &Copy,
         dir: Arc<OwnedFd>,
         file: std::fs::File,
+        made: &Attr,
         lower: &Lower,
-    ) -> Work<Self> {
-        let made = sys::stat(file.as_fd(), b"").during("stat")?;
-        Ok(Held {
+    ) -> Self {
+        Held {
             object: copy.object,
             path: copy.temporary.path.clone(),
             dir,
             name: copy.temporary.path.name().to_vec(),
             file,
-            ours: Ours::new(&made, !lower.may_wait()),
+            ours: Ours::new(made, !lower.may_wait()),
             written: None,
-        })
+        }
     }
 }
 

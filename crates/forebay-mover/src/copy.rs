@@ -3,7 +3,7 @@
 use crate::copies::{CHUNK_BYTES, Held};
 use crate::counters::Counters;
 use crate::pass::Pass;
-use crate::pfs::{self, During, LastDir, Work};
+use crate::pfs::{self, During, LastDir, Ours, Work};
 use crate::processes;
 use forebay_core::drain::{Copied, Copy, CopyFacts, LentMode, first_mode, mode_without_list};
 use forebay_core::facts::Attr;
@@ -76,7 +76,8 @@ impl Pass<'_> {
             let Some(file) = or_supplanted(self.make_other(copy, &attr, dir.as_fd(), temp))? else {
                 return Ok(Copied::Supplanted);
             };
-            let held = held.insert(Held::new(copy, dir, file.into(), self.ground.lower)?);
+            let made = sys::stat(file.as_fd(), b"").during("stat")?;
+            let held = held.insert(Held::new(copy, dir, file.into(), &made, self.ground.lower));
             self.dress_by_path(copy.object, copy.kind, held.file.as_fd(), &attr)?;
             let made = sys::stat(held.file.as_fd(), b"").during("stat")?;
             return Ok(Copied::Whole {
@@ -109,13 +110,23 @@ impl Pass<'_> {
             is_staged,
             has_user_xattrs: xattrs.iter().any(|(name, _)| name.starts_with(b"user.")),
         };
-        let mode = first_mode(&attr, facts);
-        let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW;
-        let file = sys::open(dir.as_fd(), temp, flags, mode).during("create");
-        let Some(file) = or_supplanted(file)? else {
+        let mut mode = first_mode(&attr, facts);
+        let Some(mut new) = or_supplanted(make_file(dir.as_fd(), temp, mode))? else {
             return Ok(Copied::Supplanted);
         };
-        let held = held.insert(Held::new(copy, dir, file.into(), self.ground.lower)?);
+        if mode != 0o600 && (new.1.uid, new.1.gid) != (attr.uid, attr.gid) {
+            // The directory has got another group meanwhile: who is in that may have opened this one.
+            let (_, made) = &new;
+            let ours = Ours::new(made, !self.ground.lower.may_wait());
+            ours.remove(dir.as_fd(), temp)?;
+            mode = 0o600;
+            match or_supplanted(make_file(dir.as_fd(), temp, mode))? {
+                Some(private) => new = private,
+                None => return Ok(Copied::Supplanted),
+            }
+        }
+        let (file, made) = new;
+        let held = held.insert(Held::new(copy, dir, file.into(), &made, self.ground.lower));
         let target = &held.file;
         let outcome = (|| {
             let copied = self.copy_data(&source, target, &attr, buffer)?;
@@ -347,10 +358,13 @@ impl Pass<'_> {
         let by_path = libc::O_PATH | libc::O_NOFOLLOW;
         let source = self.ground.objects.open_object(object, by_path);
         let source = source.during("open in the buffer")?;
-        let refused = match pfs::copy_xattrs_of_path(kind, source.as_fd(), target) {
-            // Those of users can be read only by who may read the directory.
+        let copy = |but: &[u8]| pfs::copy_xattrs_of_path(kind, source.as_fd(), target, but);
+        let refused = match copy(b"") {
+            // Those of users can be read only by who may read the directory, and set by who may write to it.
             Err(trouble) if kind == Kind::Dir && trouble.errno == Errno::ACCESS => {
-                vec!["user.*".to_owned()]
+                let said = "attributes user.* of directories that their owner may not read or write to are left out";
+                self.counters.remark(said.to_owned());
+                copy(b"user.")?
             }
             refused => refused?,
         };
@@ -367,6 +381,14 @@ impl Pass<'_> {
 }
 
 const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
+
+/// A new file, with the attributes that it has.
+fn make_file(dir: BorrowedFd<'_>, name: &[u8], mode: u32) -> Work<(OwnedFd, Attr)> {
+    let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW;
+    let file = sys::open(dir, name, flags, mode).during("create")?;
+    let made = sys::stat(file.as_fd(), b"").during("stat")?;
+    Ok((file, made))
+}
 
 /// The access list among extended attributes; `None` if there is none beside the mode.
 fn access_list(xattrs: &[Xattr]) -> Option<&[u8]> {

@@ -310,14 +310,17 @@ pub fn write_xattrs(to: BorrowedFd<'_>, xattrs: &[Xattr]) -> Work<Vec<String>> {
 }
 
 /// The two at once, for `O_PATH` descriptors of a symbolic link or a node. A link has no access list: the file
-/// that keeps its text may have one.
+/// that keeps its text may have one. Those whose names begin with `but` are left out, if it is not empty.
 pub fn copy_xattrs_of_path(
     kind: Kind,
     from: BorrowedFd<'_>,
     to: BorrowedFd<'_>,
+    but: &[u8],
 ) -> Work<Vec<String>> {
     let is_left_out = |name: &[u8]| {
-        is_own_attribute(name) || kind == Kind::Symlink && name.starts_with(b"system.posix_acl_")
+        is_own_attribute(name)
+            || kind == Kind::Symlink && name.starts_with(b"system.posix_acl_")
+            || !but.is_empty() && name.starts_with(but)
     };
     sys::copy_xattrs_of_path(from, to, is_left_out).during("copy extended attributes")
 }

@@ -85,6 +85,25 @@ fn attributes_of_files_that_their_owner_may_not_read_or_write_to_arrive_and_stag
     finish(drain).ends_with(0).prints("drained 0 files");
 }
 
+/// Beside a list the bits of the group are its mask: without it they would let the group in.
+#[test]
+fn a_directory_that_its_owner_may_not_read_has_its_access_list_whatever_other_attributes_it_has() {
+    as_root!();
+    let stage = Stage::new();
+    let script = "umask 077; for m in 0 1 2 3 5 7; do mkdir d$m; setfacl -m u:99:rwx d$m; setfattr -n user.x -v 1 d$m
+        chmod ${m}70 d$m; done";
+    let lists = |dir: &str| {
+        let mut command = stage.command("sh");
+        command.args(["-c", "cd $0; getfacl -n d* && stat -c '%n %a' d*", dir]);
+        finish(command).ends_with(0).out
+    };
+    native(&stage, "own/native", script);
+    give(&stage.path("own/pfs"), VICTIM);
+    run(&stage, &[], script).ends_with(0);
+    assert!(lists("own/native").contains("user:99:rwx"));
+    assert_eq!(lists("own/pfs"), lists("own/native"));
+}
+
 #[test]
 fn a_kept_directory_that_its_owner_may_not_search_has_the_time_that_it_was_given() {
     as_root!();
