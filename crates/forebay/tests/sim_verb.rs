@@ -131,9 +131,7 @@ fn a_trace_is_replayed_as_captured_and_with_more_processes_under_all_lock_manage
     assert_eq!(rows(&of(&[]))[..4], ["4", "16", "64", "256"]);
     let svg = fs::read_to_string(dir.path().join("a.svg")).unwrap();
     assert_eq!(svg.matches("/pfs/out.dat: collective write").count(), 5);
-    assert!(
-        of(&["--system", "gpfs"]).contains("machine: gpfs, all as in the parameters: 54 servers")
-    );
+    assert!(of(&["--system", "gpfs"]).contains("machine: gpfs: 54 servers"));
     assert!(text.contains(
         "Forebay would choose even with 1 aggregator, where the tables have one on each node: "
     ));
