@@ -1,26 +1,14 @@
 //! Collective I/O: properties of file domains, of accesses and of exchange plans, over many random cases, and the
 //! examples of the paper.
 
+mod common;
+
+use common::Numbers;
 use forebay_core::collective::{
     Access, AccessError, ExchangePlan, Extent, FileDomains, Groups, Layout, LockProtocol,
     MAX_OFFSET, Method, MethodChoice, Situation, aggregators, choose, fitting_count, protocol_of,
 };
-use forebay_core::home::mix;
 use std::collections::BTreeSet;
-
-/// Random numbers that are the same in every build.
-struct Numbers(u64, u64);
-
-impl Numbers {
-    fn below(&mut self, n: u64) -> u64 {
-        self.1 += 1;
-        mix(self.0, self.1) % n
-    }
-
-    fn between(&mut self, low: u64, high: u64) -> u64 {
-        low + self.below(high - low + 1)
-    }
-}
 
 /// A region, aggregators and layout: small, large, unaligned, empty, with more aggregators than granules.
 fn case(r: &mut Numbers) -> (Extent, u32, Layout) {

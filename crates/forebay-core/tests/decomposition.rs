@@ -1,25 +1,13 @@
 //! Patterns of captured calls, over many random cases: what was captured comes out again, bytes grow with processes, and
 //! nobody writes where others do who did not before.
 
+mod common;
+
+use common::Numbers;
 use forebay_core::collective::{
     Access, CapturedAccesses, Decomposition, Extent, MAX_OFFSET, ScaleError, TypeMap, View,
     moved_to_front,
 };
-use forebay_core::home::mix;
-
-/// Random numbers that are the same in every build.
-struct Numbers(u64, u64);
-
-impl Numbers {
-    fn below(&mut self, n: u64) -> u64 {
-        self.1 += 1;
-        mix(self.0, self.1) % n
-    }
-
-    fn between(&mut self, low: u64, high: u64) -> u64 {
-        low + self.below(high - low + 1)
-    }
-}
 
 const ALL: Extent = Extent {
     start: 0,

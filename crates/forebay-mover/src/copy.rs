@@ -5,7 +5,9 @@ use crate::counters::Counters;
 use crate::pass::Pass;
 use crate::pfs::{self, During, LastDir, Ours, Work};
 use crate::processes;
-use forebay_core::drain::{Copied, Copy, CopyFacts, LentMode, first_mode, mode_without_list};
+use forebay_core::drain::{
+    Copied, Copy, CopyFacts, LentMode, first_mode, may_be_open_to_others, mode_without_list,
+};
 use forebay_core::facts::Attr;
 use forebay_core::identity::Identity;
 use forebay_core::record::{Kind, ObjectName};
@@ -114,8 +116,7 @@ impl Pass<'_> {
         let Some(mut new) = or_supplanted(make_file(dir.as_fd(), temp, mode))? else {
             return Ok(Copied::Supplanted);
         };
-        if mode != 0o600 && (new.1.uid, new.1.gid) != (attr.uid, attr.gid) {
-            // The directory has got another group meanwhile: who is in that may have opened this one.
+        if may_be_open_to_others(&attr, &new.1) {
             let (_, made) = &new;
             let ours = Ours::new(made, !self.ground.lower.may_wait());
             ours.remove(dir.as_fd(), temp)?;

@@ -12,6 +12,7 @@
 //! | [`entry`] | the functions that are hooked |
 //! | [`transfer`] | one collective call: take it over or not, status, position, errors |
 //! | [`exchange`] | rounds between processes and aggregators |
+//! | [`beside`] | an aggregator reads and writes the file while others go on |
 //! | [`alone`] | the same without aggregators |
 //! | [`mod@file`] | open files, and the arrangement that all ranks agree on |
 //! | [`storage`] | the file as aggregators have it open |

@@ -257,7 +257,7 @@ fn enter<'p>(
     })
 }
 
-/// Asks the kernel whether this path outside leads to the root. If the kernel can't tell, the text of the path has said so.
+/// Asks the kernel whether this path outside leads to the root. If the kernel can't tell, the text of the path counts.
 #[cold]
 #[inline(never)]
 fn leads_to_root(config: &Config, dirfd: c_int, way: &[u8]) -> bool {

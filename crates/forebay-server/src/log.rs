@@ -1,7 +1,7 @@
 //! The log: one line per event, and no flood from one cause.
 
 use crate::limits::LOG_INTERVAL;
-use forebay_types::is_deceptive;
+use forebay_types::OneLine;
 use parking_lot::Mutex;
 use std::fmt;
 use std::io::Write;
@@ -52,7 +52,9 @@ impl Log {
         let now = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
-        let text = one_line(&text.to_string());
+        // Whoever names a file must not write lines of the log.
+        let text = text.to_string();
+        let text = OneLine(&text);
         let mut out = self.out.lock();
         // A log that can't be written must not stop the bridge.
         let _ = writeln!(out, "{}.{:03} {text}", now.as_secs(), now.subsec_millis());
@@ -78,25 +80,5 @@ impl Log {
             0 => self.line(text),
             n => self.line(format_args!("{text} (and {n} more like it)")),
         }
-    }
-}
-
-/// Whoever names a file must not write lines of the log.
-fn one_line(text: &str) -> String {
-    let shown = |c: char| match is_deceptive(c) {
-        true => c.escape_default().to_string(),
-        false => c.to_string(),
-    };
-    text.chars().map(shown).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_makes_no_line_of_its_own() {
-        let told = one_line("a\nroot::0:0::/:/bin/sh\n\u{1b}[2J");
-        assert_eq!(told, "a\\nroot::0:0::/:/bin/sh\\n\\u{1b}[2J");
     }
 }

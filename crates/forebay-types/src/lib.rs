@@ -10,6 +10,7 @@ mod bypass;
 mod devices;
 mod id;
 mod stamp;
+mod text;
 
 pub use attr::{ATTR_BYTES, Attr, Inode, Timestamp, WrongLength};
 pub use backing::{Backing, FOLDER_BITS, folder_of};
@@ -17,19 +18,11 @@ pub use bypass::Bypass;
 pub use devices::Devices;
 pub use id::{BridgeId, COPY, ObjectId, ObjectName, SHAPE_MASK, Token};
 pub use stamp::Stamp;
+pub use text::{OneLine, is_deceptive};
 
 /// Is an extended attribute of this name one of the bridge's? Programs do not see those, and no copy has them.
 pub fn is_own_attribute(name: &[u8]) -> bool {
     name.starts_with(b"user.forebay.") || name.starts_with(b"trusted.forebay.")
-}
-
-/// True for characters that would deceive who reads a name: control characters, line separators, bidirectional controls, zero-width
-/// characters, tags.
-pub fn is_deceptive(c: char) -> bool {
-    c.is_control()
-        || matches!(u32::from(c),
-            0xad | 0x61c | 0x180e | 0x200b..=0x200f | 0x2028..=0x202e | 0x2060..=0x206f
-            | 0xfeff | 0xfff9..=0xfffb | 0xe0000..=0xe007f)
 }
 
 /// The part of an absolute path below `root`, if it lies there as it is written; empty for the root itself.

@@ -112,7 +112,8 @@ pub(crate) use reserved_names::waits_under;
 pub use reserved_names::{discarded_name, is_leftover, is_leftover_of, waiting_name};
 pub(crate) use rules::OURS;
 pub use rules::{
-    CopyFacts, first_mode, is_dirty, is_last_sync, is_of_others_since, mode_without_list, stamp,
+    CopyFacts, first_mode, is_dirty, is_last_sync, is_of_others_since, may_be_open_to_others,
+    mode_without_list, stamp,
 };
 pub(crate) use shared_files::note_file;
 pub use sheet::{DrainReport, Left, PassTerms, Reason, Tally};

@@ -121,6 +121,12 @@ pub fn first_mode(of: &Attr, copy: CopyFacts) -> u32 {
     }
 }
 
+/// Can somebody have opened a copy that was just made who may not use it in the end? Its directory has got another group since it was
+/// looked at, or the server gives files another owner.
+pub fn may_be_open_to_others(of: &Attr, made: &Attr) -> bool {
+    made.mode & 0o077 != 0 && (made.uid, made.gid) != (of.uid, of.gid)
+}
+
 /// The mode of something with an access list, where the file system takes none. Beside a list the bits of the group are its mask, and
 /// would give the group what only some user has. `list`: its bytes, as in `system.posix_acl_access`; `None`: nobody knows.
 pub fn mode_without_list(mode: u32, list: Option<&[u8]>) -> u32 {
@@ -703,6 +709,10 @@ mod tests {
         ] {
             assert_eq!(first_mode(&of(0o664), other), 0o600, "{other:?}");
         }
+        let theirs = |mode| Attr { gid: 8, ..of(mode) };
+        assert!(may_be_open_to_others(&of(0o660), &theirs(0o660)));
+        assert!(!may_be_open_to_others(&of(0o660), &of(0o660)));
+        assert!(!may_be_open_to_others(&of(0o660), &theirs(0o600)));
     }
 
     #[test]

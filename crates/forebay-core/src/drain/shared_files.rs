@@ -110,7 +110,8 @@ impl SharedFiles {
     }
 
     /// May this name go from where the record hides it: the record knows what was found, or nothing (those of older versions, and of
-    /// `fsck --rebuild`), or another name stays? Gives what has to be there when it goes. While the file has another name then, its inode number is enough.
+    /// `fsck --rebuild`), or another name stays? Gives what has to be there when it goes. While the file has another name then, its
+    /// inode number is enough.
     pub(super) fn may_go(
         &mut self,
         path: &TreePath,
@@ -172,8 +173,8 @@ impl SharedFiles {
     }
 
     /// May the directory at `place` go, which is known by this, with all that is in it `now`? What else than files with several names
-    /// is in it has to be as it is known, and so has each of those by what the `evidence` of it says, unless another name stays. Gives what has
-    /// to be there when it goes.
+    /// is in it has to be as it is known, and so has each of those by what the `evidence` of it says, unless another name stays. Gives
+    /// what has to be there when it goes.
     pub(super) fn may_go_with(
         &mut self,
         place: &TreePath,

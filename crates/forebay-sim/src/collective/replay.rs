@@ -4,10 +4,11 @@ use super::benchmark::{Point, measure_accesses};
 use super::locks::Locks;
 use super::machine::System;
 use super::report;
-use super::trace::{CapturedCall, MAX_PROCESSES, Trace, printable};
+use super::trace::{CapturedCall, MAX_PROCESSES, Trace};
 use forebay_core::collective::{
     Access, CapturedAccesses, Decomposition, LeftOut, Method, moved_to_front,
 };
+use forebay_types::OneLine;
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
@@ -234,7 +235,7 @@ impl<'a> Replay<'a> {
         let direction = if first.reads { "read" } else { "write" };
         format!(
             "{}: collective {direction}, {} pieces, {} bytes, {} processes",
-            printable(&first.file),
+            OneLine(&first.file),
             self.calls.accesses.pieces(),
             self.calls.accesses.bytes(),
             first.processes

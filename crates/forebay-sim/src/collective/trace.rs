@@ -5,7 +5,7 @@ use forebay_core::collective::{
     Access, CapturedAccesses, CarriedOutBy, Layout, LeftOut, LockProtocol, LockSource,
     MAX_CAPTURED_PARTS, Method, TRACE_VERSION,
 };
-use forebay_types::is_deceptive;
+use forebay_types::OneLine;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -74,8 +74,8 @@ pub struct TraceError {
 impl fmt::Display for TraceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.line {
-            0 => f.write_str(&printable(&self.what)),
-            line => write!(f, "line {line}: {}", printable(&self.what)),
+            0 => OneLine(&self.what).fmt(f),
+            line => write!(f, "line {line}: {}", OneLine(&self.what)),
         }
     }
 }
@@ -316,14 +316,4 @@ fn part_of(words: &[Word]) -> Option<Part> {
         _ => None,
     });
     Some((*start, *block, levels.collect::<Option<_>>()?))
-}
-
-/// A text of a trace without what a terminal or a drawing would take for a command.
-pub(super) fn printable(text: &str) -> String {
-    let is_shown = |c: char| !is_deceptive(c) && !matches!(c, '\u{fffe}' | '\u{ffff}');
-    let shown = |c: char| match is_shown(c) {
-        true => c.to_string(),
-        false => c.escape_default().to_string(),
-    };
-    text.chars().map(shown).collect()
 }

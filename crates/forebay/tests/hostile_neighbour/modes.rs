@@ -1,10 +1,10 @@
 //! A user who is not root drains files and directories whose modes lock their owner out.
 
-use super::{VICTIM, as_root, forebay_of_victim, give, run_of_victim, user};
+use super::{HOSTILE, VICTIM, as_root, forebay_of_victim, give, python, run_of_victim, user};
 use crate::common::slow_pfs::SlowPfs;
-use crate::stage::{Said, Stage, finish};
-use std::fs;
-use std::os::unix::fs::MetadataExt;
+use crate::stage::{Said, Stage, finish, start, wait};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 
 /// A script of the victim in its buffer.
@@ -83,6 +83,50 @@ fn attributes_of_files_that_their_owner_may_not_read_or_write_to_arrive_and_stag
     let mut drain = forebay_of_victim(&stage, VICTIM);
     drain.args(["drain", "--buffer", "own/pfs"]);
     finish(drain).ends_with(0).prints("drained 0 files");
+}
+
+/// Opens every temporary file that it sees, until there is enough. Tells whether it saw any, and how many it could open.
+const SPY: &str = "
+import os
+seen, held = False, 0
+open('spy/ready', 'w').close()
+while not os.path.exists('enough'):
+    for name in os.listdir('own/pfs/shared'):
+        if name.startswith('.forebay-'):
+            seen = True
+            try:
+                os.close(os.open('own/pfs/shared/' + name, os.O_RDWR))
+                held += 1
+            except OSError:
+                pass
+print(seen, held)
+";
+
+/// A directory with the set-group-id bit hands its group to what is made in it, before that has its own.
+#[test]
+fn what_is_copied_into_a_directory_of_another_group_is_not_open_to_that_under_its_temporary_name() {
+    as_root!();
+    let stage = Stage::new();
+    let mut command = run_of_victim(&stage, VICTIM);
+    give(&stage.path("spy"), HOSTILE);
+    let open = |dir: &str, mode| {
+        fs::set_permissions(stage.path(dir), Permissions::from_mode(mode)).unwrap();
+    };
+    fs::create_dir(stage.path("own/pfs/shared")).unwrap();
+    chown(stage.path("own/pfs/shared"), Some(VICTIM), Some(HOSTILE)).unwrap();
+    open("own/pfs/shared", 0o2775);
+    for dir in ["own", "own/pfs"] {
+        open(dir, 0o711);
+    }
+    let spy = start(python(&stage, HOSTILE, SPY));
+    stage.wait_for_file("spy/ready");
+    let script = "cd own/pfs && head -c 300000 /dev/zero > f && chmod 660 f && mv f shared";
+    command.args(["--drain-rate", "200K", "--", "sh", "-ec", script]);
+    finish(command).ends_with(0);
+    fs::write(stage.path("enough"), "").unwrap();
+    wait(spy).ends_with(0).prints("True 0");
+    let found = stage.path("own/pfs/shared/f").metadata().unwrap();
+    assert_eq!((found.gid(), found.mode() & 0o777), (VICTIM, 0o660));
 }
 
 /// Beside a list the bits of the group are its mask: without it they would let the group in.
