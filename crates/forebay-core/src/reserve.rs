@@ -33,6 +33,8 @@ pub enum Purpose {
     Serve,
     /// It brings data away, or ends: a drain, a check, the end of a run.
     BringAway,
+    /// It ends and leaves nothing behind: nobody will have to bring anything away.
+    Nothing,
 }
 
 /// Rooms of the two parts.
@@ -123,7 +125,7 @@ pub fn spend(purpose: Purpose) -> Keepings {
         first: Keeping::GiveUp,
         last: match purpose {
             Purpose::Serve => Keeping::Leave,
-            Purpose::BringAway => Keeping::GiveUp,
+            Purpose::BringAway | Purpose::Nothing => Keeping::GiveUp,
         },
     }
 }

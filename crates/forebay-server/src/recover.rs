@@ -50,6 +50,7 @@ pub fn end(server: &ServerHandle) -> Result<(), TableError> {
     server.namespace.sync()?;
     if is_empty {
         server.hold.release();
+        server.namespace.serve_for(Purpose::Nothing);
     }
     Ok(())
 }

@@ -72,7 +72,7 @@ pub struct Reserve {
     first: Part,
     last: Part,
     released: AtomicBool,
-    brings_away: AtomicBool,
+    purpose: Mutex<Purpose>,
     /// One at a time takes the room or gives it up.
     turn: Mutex<()>,
 }
@@ -87,7 +87,7 @@ fn wanted(disk: &StatVfs) -> Parts {
 impl Reserve {
     /// The reserve for the database in `dir`, as an earlier life has left it.
     pub fn beside(dir: &Path, purpose: Purpose) -> Self {
-        let reserve = Reserve {
+        Reserve {
             first: Part {
                 bytes: dir.with_extension("reserve"),
                 names: dir.with_extension("names"),
@@ -97,25 +97,19 @@ impl Reserve {
                 names: dir.with_extension("last-names"),
             },
             released: AtomicBool::new(true),
-            brings_away: AtomicBool::new(false),
+            purpose: Mutex::new(purpose),
             turn: Mutex::default(),
-        };
-        reserve.serve_for(purpose);
-        reserve
+        }
     }
 
     /// Says what the room is for from now on.
     pub fn serve_for(&self, purpose: Purpose) {
-        let brings_away = purpose == Purpose::BringAway;
-        self.brings_away.store(brings_away, Ordering::Relaxed);
+        *self.purpose.lock() = purpose;
     }
 
     /// What the room is for.
     pub fn purpose(&self) -> Purpose {
-        match self.brings_away.load(Ordering::Relaxed) {
-            true => Purpose::BringAway,
-            false => Purpose::Serve,
-        }
+        *self.purpose.lock()
     }
 
     /// True if the first part is given up, or there never was enough.
@@ -180,8 +174,18 @@ impl Reserve {
         Ok(both.first == Keeping::Hold)
     }
 
-    /// Puts what is free into the last part, if that is not whole: whoever brings data away next finds it there.
-    pub fn put_back_last(&self) {
+    /// The tables are closed. What a user has no need of is given up: there is a storage for each directory of the PFS that a
+    /// program ever ran in. Else what is free goes into the last part, if that is not whole: whoever brings data away next finds
+    /// it there.
+    pub fn leave(&self) {
+        if self.purpose() == Purpose::Nothing {
+            self.release();
+        } else if self.is_released() {
+            self.put_back_last();
+        }
+    }
+
+    fn put_back_last(&self) {
         let _turn = self.turn.lock();
         let Ok((disk, free)) = self.disk() else {
             return;
@@ -238,8 +242,21 @@ mod tests {
         reserve.serve_for(Purpose::BringAway);
         assert!(reserve.release());
         assert_eq!(reserve.last.held(), Room::default());
-        reserve.put_back_last();
+        reserve.leave();
         assert_eq!(reserve.last.held(), last);
+    }
+
+    #[test]
+    fn who_leaves_nothing_behind_leaves_no_reserve() {
+        let dir = tempfile::tempdir().unwrap();
+        let reserve = Reserve::beside(&dir.path().join("meta"), Purpose::Serve);
+        let entries = || fs::read_dir(dir.path()).unwrap().count();
+        assert!(reserve.restore());
+        reserve.leave();
+        assert!(entries() > 0);
+        reserve.serve_for(Purpose::Nothing);
+        reserve.leave();
+        assert_eq!(entries(), 0);
     }
 
     #[test]

@@ -208,11 +208,8 @@ impl Log {
 
 impl Drop for Rocks {
     fn drop(&mut self) {
-        let is_short = self.reserve.is_released();
         *self.db.get_mut() = State::Closed;
-        if is_short {
-            self.reserve.put_back_last();
-        }
+        self.reserve.leave();
     }
 }
 

@@ -41,6 +41,8 @@ pub struct SideChoice {
 
 /// Looks at a record that another drain or request changes, before it is given up.
 const MOST_TRIES: u32 = 100;
+/// Things that have exchanged their names and can get them back together.
+const MOST_EXCHANGED: usize = 100;
 /// Names that are tried for a second version.
 const MOST_NAMES: u32 = 1000;
 
@@ -90,6 +92,8 @@ struct Conflict {
     has_below: bool,
     /// What was renamed away from where their version is.
     went_to: Option<TreePath>,
+    /// What has exchanged its names with this, if theirs is taken: it is where it was before only together with this.
+    ring: Vec<Exchanged>,
     /// The directory that it is in is not on the PFS any more.
     lacks_dir: bool,
     /// It is a directory in both places, and what is in it stays.
@@ -99,6 +103,16 @@ struct Conflict {
     /// A second name, and where it is on the PFS.
     beside: Option<(TreePath, TreePath)>,
     reads: ReadSet,
+}
+
+/// One of several renamed things that have exchanged their names.
+#[derive(Clone)]
+struct Exchanged {
+    path: TreePath,
+    record: PathRecord,
+    has_below: bool,
+    /// It is a directory on the PFS.
+    is_dir: bool,
 }
 
 /// Carries out one choice.
@@ -210,9 +224,15 @@ impl Choose {
                 return Ok(());
             }
         };
-        let speakers = facts.speakers_of(&theirs)?;
-        let mut renamed = speakers.into_iter().filter(|s| s.word == Word::Origin);
-        let went_to = renamed.find(|s| s.path != *path).map(|s| s.path);
+        let went_to = went_to(facts, path, &theirs, &mut reads)?;
+        let ring = match (&went_to, self.choice.side) {
+            (Some(next), Side::Theirs) => ring(facts, path, next, &mut reads)?,
+            _ => Vec::new(),
+        };
+        if ring.iter().any(|one| one.record.transit.is_some()) {
+            self.state = State::Wait;
+            return Ok(());
+        }
         let has_below = !facts.below(path)?.is_empty();
         let is_single =
             has_contents(&record) || matches!(record.kind, Kind::Moved | Kind::Whiteout);
@@ -245,6 +265,7 @@ impl Choose {
             at_origin: None,
             has_below,
             went_to,
+            ring,
             lacks_dir,
             is_of_both: false,
             their_owner: None,
@@ -274,6 +295,9 @@ impl Choose {
             Some(_) => found.next().flatten(),
             None => None,
         };
+        for one in &mut conflict.ring {
+            one.is_dir = found.next().flatten().is_some_and(|attr| attr.is_dir());
+        }
         conflict.is_of_both = conflict.record.kind == Kind::Dir
             && conflict.record.hides.is_none()
             && theirs.as_ref().is_some_and(Attr::is_dir);
@@ -399,14 +423,20 @@ impl Choose {
         }
         let is_ours = self.choice.side == Side::Ours;
         let keeper = match &conflict.origin {
-            Some(origin) => self.keeper(facts, origin, &mut reads)?,
-            None => None,
+            // The one in the ring goes as well.
+            Some(origin) if conflict.ring.is_empty() => self.keeper(facts, origin, &mut reads)?,
+            _ => None,
         };
         if keeper.as_ref().is_some_and(|(_, r)| r.transit.is_some()) {
             return Ok(None);
         }
         let other = Self::update_of_keeper(&conflict, keeper, is_ours);
         let is_replaced = conflict.is_origin_replaced();
+        let exchanged = conflict.ring.into_iter().map(|one| Update {
+            path: one.path,
+            before: one.record,
+            after: None,
+        });
         let record = conflict.record;
         let after = match (self.choice.side, &conflict.at_origin) {
             // Their directory stays, and is dressed with the attributes of ours.
@@ -434,11 +464,56 @@ impl Choose {
             before: record,
             after,
         };
-        let updates = other.into_iter().chain([update]).collect();
+        let updates = other.into_iter().chain(exchanged).chain([update]).collect();
         let (mut commit, _) = commit_of(facts, reads, updates, Vec::new());
         commit.forbids_late_opens = true;
         Ok(Some(commit))
     }
+}
+
+/// Where what was at this place of the PFS, at or beside `path`, is in the buffer now, if somebody has renamed it.
+fn went_to(
+    facts: &dyn DrainFacts,
+    path: &TreePath,
+    lower: &TreePath,
+    reads: &mut ReadSet,
+) -> Outcome<Option<TreePath>> {
+    let speakers = speakers_of(facts, lower, reads)?;
+    let mut renamed = speakers.into_iter().filter(|s| s.word == Word::Origin);
+    Ok(renamed.find(|s| s.path != *path).map(|s| s.path))
+}
+
+/// What has exchanged names with `path`, from `first` on, which is what was where its version is: each of them is where the next one
+/// was, and the last one where `path` was. Empty if they do not lead back.
+fn ring(
+    facts: &dyn DrainFacts,
+    path: &TreePath,
+    first: &TreePath,
+    reads: &mut ReadSet,
+) -> Outcome<Vec<Exchanged>> {
+    let mut ring: Vec<Exchanged> = Vec::new();
+    let mut next = Some(first.clone());
+    while let Some(at) = next {
+        let is_known = ring.iter().any(|one| one.path == at);
+        let record = read(facts, &at, reads)?.filter(|record| record.kind == Kind::Moved);
+        let Some(record) = record.filter(|_| !is_known && ring.len() < MOST_EXCHANGED) else {
+            break;
+        };
+        next = match record.covers(&at) {
+            Some(covered) => went_to(facts, &at, &covered, reads)?,
+            None => None,
+        };
+        ring.push(Exchanged {
+            has_below: !facts.below(&at)?.is_empty(),
+            is_dir: false,
+            path: at,
+            record,
+        });
+        if next.as_ref() == Some(path) {
+            return Ok(ring);
+        }
+    }
+    Ok(Vec::new())
 }
 
 impl Conflict {
@@ -457,8 +532,17 @@ impl Conflict {
         let is_ours = side == Side::Ours;
         let is_replaced = self.is_origin_replaced();
         let has_dir_at_origin = self.at_origin.as_ref().is_some_and(Attr::is_dir);
+        if let Some(dir) = self.ring.iter().find(|one| one.is_dir || one.has_below) {
+            return Some(format!(
+                "it has exchanged names with {}: {IS_DIR_EXCHANGED}",
+                dir.path
+            ));
+        }
         let why = match &self.went_to {
             // It would show in two places.
+            Some(_) if !self.ring.is_empty() && !self.has_below && !has_dir_at_origin => {
+                return None;
+            }
             Some(path) if !is_replaced || side == Side::Theirs => {
                 return Some(format!("what was there is now {path}: choose about that"));
             }
@@ -486,6 +570,10 @@ const IS_DIR: &str = "it is a directory of the buffer: if theirs is a directory 
 
 /// The same of one that has come in the place of theirs.
 const IS_DIR_OVER: &str = "it is a directory of the buffer in the place of theirs: take ours, and theirs goes with all that is in it; else move what is theirs out of the way on the PFS and drain again, or rename or remove ours with `forebay run` and take theirs then";
+
+/// Why what has exchanged names with a directory does not get its old one.
+const IS_DIR_EXCHANGED: &str =
+    "a directory of the buffer: take ours, or exchange them back with `forebay run`";
 
 /// Why this directory is not chosen about.
 fn is_dir(record: &PathRecord) -> &'static str {
@@ -633,7 +721,12 @@ impl Strand for Choose {
                 State::Look(conflict) => {
                     let beside = conflict.beside.as_ref().map(|(_, lower)| lower);
                     let places = [Some(&conflict.theirs), conflict.origin.as_ref(), beside];
-                    let look = Act::Look(places.into_iter().flatten().cloned().collect());
+                    let ring = conflict
+                        .ring
+                        .iter()
+                        .filter_map(|one| one.record.origin.as_ref());
+                    let places = places.into_iter().flatten().chain(ring);
+                    let look = Act::Look(places.cloned().collect());
                     self.state = State::Looking(conflict.clone());
                     return Ok(Some(look));
                 }

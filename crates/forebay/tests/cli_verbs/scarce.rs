@@ -3,6 +3,7 @@
 use crate::common;
 use crate::stage::{Said, SmallDisk, Stage, finish, kill, start, wait, wait_dead};
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -110,6 +111,27 @@ fn a_storage_that_a_program_keeps_full_while_bridges_are_killed_is_drained_in_th
 }
 
 /// `forebay` with these arguments and this limit, as `prlimit` takes it.
+#[test]
+fn a_buffer_that_holds_nothing_takes_no_room() {
+    let stage = Stage::new();
+    let taken = || -> u64 {
+        let found = forebay_testkit::entries_below(&stage.path("storage"));
+        found.iter().map(|(_, about)| about.blocks() * 512).sum()
+    };
+    // The two files of the journal are the most of it.
+    const FEW: u64 = 6 << 20;
+    for _ in 0..2 {
+        stage.script(&["--no-drain"], "echo 1 > pfs/f").ends_with(0);
+        assert!(taken() > 48 << 20, "{}", taken());
+        stage.script(&[], "echo 2 >> pfs/f").ends_with(0);
+        assert!(taken() < FEW, "{}", taken());
+        stage.say(&["fsck", "--storage", "storage"]).ends_with(0);
+        stage.say(&["drain", "--buffer", "pfs"]).ends_with(0);
+        assert!(taken() < FEW, "{}", taken());
+    }
+    assert_eq!(stage.on_pfs()["f"], "1\n2\n");
+}
+
 fn limited(stage: &Stage, limit: &str, arguments: &[&str]) -> Said {
     let mut command = stage.command("prlimit");
     command.arg(limit).arg(common::forebay()).args(arguments);

@@ -65,6 +65,7 @@ fn forebay_of_victim(stage: &Stage, uid: u32) -> Command {
         "own/pfs",
         "own/logs",
         "own/tables",
+        "own/storage",
     ] {
         give(&stage.path(dir), uid);
     }
@@ -74,7 +75,7 @@ fn forebay_of_victim(stage: &Stage, uid: u32) -> Command {
         .env("XDG_RUNTIME_DIR", stage.path("own/run"))
         .env("FOREBAY_LOG_DIR", stage.path("own/logs"))
         .env("FOREBAY_TABLES", stage.path("own/tables"))
-        .env_remove("FOREBAY_STORAGE");
+        .env("FOREBAY_STORAGE", stage.path("own/storage"));
     command
 }
 
@@ -93,7 +94,7 @@ fn a_storage_that_was_made_in_advance_as_a_trap_is_refused_before_anything_in_it
     }
     chown(&treasure, Some(uid), Some(uid)).unwrap();
     let mut command = run_of_victim(&stage, uid);
-    command.args(["--", "true"]);
+    command.env_remove("FOREBAY_STORAGE").args(["--", "true"]);
     let said = finish(command);
     fs::remove_dir_all(&trap).unwrap();
     said.ends_with(125).tells("belongs to ");

@@ -9,7 +9,7 @@ use crate::faults::{Broken, Mutation};
 use forebay_core::drain::{DrainReport, Left, Reason, Side, SideChoice};
 use forebay_core::membership::Membership;
 use forebay_core::path::TreePath;
-use forebay_core::record::Kind;
+use forebay_core::record::{Kind, PathRecord};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What users see, with what files hold.
@@ -278,11 +278,29 @@ impl Play {
     /// place of which the decision speaks stays as it was.
     fn choose(&mut self, side: Side, path: &TreePath) -> Result<(), Broken> {
         let before = self.view()?;
-        let records = self.world.all_records();
-        let record = records.into_iter().find(|(at, _)| at == path);
-        let hides = record.iter().flat_map(|(_, r)| [&r.hides, &r.origin]);
-        let mut places: Vec<_> = hides.flatten().cloned().collect();
+        let records: BTreeMap<_, _> = self.world.all_records().into_iter().collect();
+        let ring = match side {
+            Side::Theirs => exchanged(&records, path),
+            Side::Ours | Side::Both => Vec::new(),
+        };
+        let mut places: Vec<_> = ring.clone();
         places.push(path.clone());
+        let of_these = places.iter().filter_map(|at| records.get(at));
+        let below = of_these.flat_map(|r| [&r.hides, &r.origin]).flatten();
+        places.extend(below.cloned().collect::<Vec<_>>());
+        // Where a renamed directory hides what shows again.
+        let hides = |r: &PathRecord| {
+            r.hides
+                .as_ref()
+                .is_some_and(|hidden| places.contains(hidden))
+        };
+        let above: Vec<_> = records.iter().filter(|(_, r)| hides(r)).collect();
+        places.extend(
+            above
+                .into_iter()
+                .map(|(at, _)| at.clone())
+                .collect::<Vec<_>>(),
+        );
         let choice = SideChoice {
             path: path.clone(),
             side,
@@ -298,7 +316,18 @@ impl Play {
         };
         let report = self.world.drain_once(vec![choice], true, None)?;
         self.note_conflicts(&report);
-        if !report.refused.is_empty() {
+        if let Some((_, why)) = report.refused.first() {
+            let holds_a_dir = {
+                let pfs = self.world.pfs();
+                let tree = pfs.tree();
+                let is_dir = |at: &TreePath| tree.get(at).is_some_and(|thing| thing.is_dir());
+                let has_below = |at: &TreePath| records.keys().any(|r| r != at && r.is_within(at));
+                places.iter().any(|at| is_dir(at) || has_below(at))
+            };
+            if !ring.is_empty() && !holds_a_dir {
+                let promise = "files that have exchanged their names can have them back";
+                return Err(Broken::new(promise, why.clone(), vec![path.clone()]));
+            }
             return self.same_view(&before, "a decision that is refused changes nothing");
         }
         self.has_chosen = true;
@@ -318,7 +347,7 @@ impl Play {
             places.iter().for_each(|place| pfs.decide_for(place));
         }
         if side == Side::Theirs {
-            let ours = before.get(path);
+            let ours = ring.iter().chain([path]).filter_map(|at| before.get(at));
             self.undone
                 .extend(ours.map(|(thing, contents)| (thing.ino, *contents)));
         }
@@ -476,4 +505,28 @@ impl Play {
         self.only_adds = self.only_adds && appears()?;
         Ok(true)
     }
+}
+
+/// What has exchanged its names with `path`, if that leads back to it: what was where its version is, what was where that one's is,
+/// and so on.
+fn exchanged(records: &BTreeMap<TreePath, PathRecord>, path: &TreePath) -> Vec<TreePath> {
+    let mut ring = Vec::new();
+    let mut at = path.clone();
+    while let Some(lower) = records.get(&at).and_then(|record| record.covers(&at)) {
+        let was_there = |(other, r): &(&TreePath, &PathRecord)| {
+            **other != at && r.origin.as_ref() == Some(&lower)
+        };
+        let Some((next, _)) = records.iter().find(was_there) else {
+            break;
+        };
+        if next == path {
+            return ring;
+        }
+        if ring.contains(next) {
+            break;
+        }
+        ring.push(next.clone());
+        at = next.clone();
+    }
+    Vec::new()
 }
