@@ -12,6 +12,9 @@ use std::time::Duration;
 /// are to stay below a second.
 pub const LONGEST_UNSYNCED: Duration = Duration::from_millis(500);
 
+/// Objects that only carry a label are made after this time: the tables tell what they do, and most are gone before.
+pub const LABELS_WAIT: Duration = Duration::from_secs(5);
+
 /// What a file system makes of changes when the power fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StorageOrder {
@@ -126,6 +129,30 @@ pub struct Syncing<A> {
     removed_since: Option<Duration>,
     /// Removed files don't wait.
     unlinks: bool,
+    /// When it was seen that objects have no labels yet.
+    unlabelled_since: Option<Duration>,
+}
+
+/// Objects that only carry a label, and are not made yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unlabelled {
+    /// There are none.
+    None,
+    /// All of them have come since the last [`SyncRound::Label`].
+    New,
+    /// Some are due.
+    Due,
+}
+
+/// What is to be done beside the sync points.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Beside {
+    /// Everything that is committed is durable.
+    pub is_durable: bool,
+    /// Files of removed objects may go.
+    pub has_removed: bool,
+    /// Objects without labels.
+    pub unlabelled: Unlabelled,
 }
 
 /// What comes next. One thing at a time.
@@ -142,6 +169,8 @@ pub enum SyncRound<A> {
     },
     /// Some of the files that no sync point needs any more are unlinked.
     Unlink,
+    /// Some of the objects are made that only carry a label. If none is due, all that are there become so.
+    Label,
     /// Nothing, before this time comes or something changes; `None`: before something changes.
     Wait(Option<Duration>),
     /// Nothing will come.
@@ -161,6 +190,7 @@ impl<A> Syncing<A> {
             since: None,
             removed_since: None,
             unlinks: false,
+            unlabelled_since: None,
         }
     }
 
@@ -183,9 +213,21 @@ impl<A> Syncing<A> {
         self.ended = true;
     }
 
-    /// What comes next. `is_durable`: everything that is committed is. `has_removed`: files of removed objects may go. They
-    /// go together after a while, since between two syncs of a program they would make the file system write once more.
-    pub fn next(&mut self, now: Duration, is_durable: bool, has_removed: bool) -> SyncRound<A> {
+    /// What comes next. Files of removed objects go together after a while, since between two syncs of a program they would
+    /// make the file system write once more.
+    pub fn next(&mut self, now: Duration, beside: Beside) -> SyncRound<A> {
+        let Beside {
+            is_durable,
+            has_removed,
+            unlabelled,
+        } = beside;
+        let labels_at = match unlabelled {
+            Unlabelled::New => Some(*self.unlabelled_since.get_or_insert(now) + LABELS_WAIT),
+            Unlabelled::None | Unlabelled::Due => {
+                self.unlabelled_since = None;
+                (unlabelled == Unlabelled::Due).then_some(now)
+            }
+        };
         let unlinks_at = match has_removed {
             true => Some(*self.removed_since.get_or_insert(now) + self.longest),
             false => {
@@ -210,7 +252,11 @@ impl<A> Syncing<A> {
                     false => Some(*self.since.get_or_insert(now) + self.longest),
                 };
                 if syncs_at.is_none_or(|at| now < at) {
-                    return SyncRound::Wait(syncs_at.into_iter().chain(unlinks_at).min());
+                    if labels_at.is_some_and(|at| at <= now) {
+                        return SyncRound::Label;
+                    }
+                    let times = [syncs_at, unlinks_at, labels_at];
+                    return SyncRound::Wait(times.into_iter().flatten().min());
                 }
             }
         }
@@ -237,6 +283,14 @@ pub fn is_short_of_space(size: u64, free: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn beside(is_durable: bool, has_removed: bool) -> Beside {
+        Beside {
+            is_durable,
+            has_removed,
+            unlabelled: Unlabelled::None,
+        }
+    }
 
     #[test]
     fn a_file_that_a_sync_point_knows_waits_for_the_next_one() {
@@ -274,14 +328,14 @@ mod tests {
             early: vec![3],
             whole: true,
         };
-        assert_eq!(syncing.next(Duration::ZERO, true, true), all);
+        assert_eq!(syncing.next(Duration::ZERO, beside(true, true)), all);
         syncing.ask(5, Wish::Written);
         let last = SyncRound::Sync {
             askers: Vec::new(),
             early: vec![5],
             whole: false,
         };
-        assert_eq!(syncing.next(Duration::ZERO, true, false), last);
+        assert_eq!(syncing.next(Duration::ZERO, beside(true, false)), last);
     }
 
     #[test]
@@ -294,8 +348,11 @@ mod tests {
             early: Vec::new(),
             whole: false,
         };
-        assert_eq!(syncing.next(Duration::ZERO, true, false), last);
-        assert_eq!(syncing.next(Duration::ZERO, true, false), SyncRound::End);
+        assert_eq!(syncing.next(Duration::ZERO, beside(true, false)), last);
+        assert_eq!(
+            syncing.next(Duration::ZERO, beside(true, false)),
+            SyncRound::End
+        );
     }
 
     #[test]
@@ -307,35 +364,50 @@ mod tests {
             whole: false,
         };
         let until = SyncRound::Wait(Some(2 * SECOND));
-        assert_eq!(syncing.next(SECOND, false, false), until);
-        assert_eq!(syncing.next(SECOND * 3 / 2, false, false), until);
-        assert_eq!(syncing.next(2 * SECOND, false, false), sync);
+        assert_eq!(syncing.next(SECOND, beside(false, false)), until);
+        assert_eq!(syncing.next(SECOND * 3 / 2, beside(false, false)), until);
+        assert_eq!(syncing.next(2 * SECOND, beside(false, false)), sync);
         // Later commits have a time of their own.
-        assert_eq!(syncing.next(5 * SECOND, true, false), SyncRound::Wait(None));
+        assert_eq!(
+            syncing.next(5 * SECOND, beside(true, false)),
+            SyncRound::Wait(None)
+        );
         let until = SyncRound::Wait(Some(7 * SECOND));
-        assert_eq!(syncing.next(6 * SECOND, false, false), until);
+        assert_eq!(syncing.next(6 * SECOND, beside(false, false)), until);
         syncing.hurry();
-        assert_eq!(syncing.next(6 * SECOND, false, false), sync);
+        assert_eq!(syncing.next(6 * SECOND, beside(false, false)), sync);
     }
 
     #[test]
     fn removed_files_go_together_after_a_while_and_at_once_if_somebody_needs_that() {
         let mut syncing: Syncing<()> = Syncing::new(SECOND);
         let until = SyncRound::Wait(Some(2 * SECOND));
-        assert_eq!(syncing.next(SECOND, true, true), until);
+        assert_eq!(syncing.next(SECOND, beside(true, true)), until);
         // What was committed later waits for a time of its own.
-        assert_eq!(syncing.next(SECOND * 3 / 2, false, true), until);
-        assert_eq!(syncing.next(2 * SECOND, false, true), SyncRound::Unlink);
-        assert_eq!(syncing.next(2 * SECOND, false, true), SyncRound::Unlink);
+        assert_eq!(syncing.next(SECOND * 3 / 2, beside(false, true)), until);
+        assert_eq!(
+            syncing.next(2 * SECOND, beside(false, true)),
+            SyncRound::Unlink
+        );
+        assert_eq!(
+            syncing.next(2 * SECOND, beside(false, true)),
+            SyncRound::Unlink
+        );
         let until = SyncRound::Wait(Some(SECOND * 5 / 2));
-        assert_eq!(syncing.next(2 * SECOND, false, false), until);
+        assert_eq!(syncing.next(2 * SECOND, beside(false, false)), until);
         syncing.hurry();
-        let sync = syncing.next(2 * SECOND, false, false);
+        let sync = syncing.next(2 * SECOND, beside(false, false));
         assert!(matches!(sync, SyncRound::Sync { .. }), "{sync:?}");
-        assert_eq!(syncing.next(2 * SECOND, true, true), SyncRound::Unlink);
-        assert_eq!(syncing.next(2 * SECOND, true, false), SyncRound::Wait(None));
+        assert_eq!(
+            syncing.next(2 * SECOND, beside(true, true)),
+            SyncRound::Unlink
+        );
+        assert_eq!(
+            syncing.next(2 * SECOND, beside(true, false)),
+            SyncRound::Wait(None)
+        );
         let until = SyncRound::Wait(Some(3 * SECOND));
-        assert_eq!(syncing.next(2 * SECOND, true, true), until);
+        assert_eq!(syncing.next(2 * SECOND, beside(true, true)), until);
     }
 
     #[test]
@@ -351,5 +423,42 @@ mod tests {
         assert!(!is_short_of_space(1 << 40, 64 << 20));
         assert!(!is_short_of_space(64 << 20, 1 << 20));
         assert!(is_short_of_space(64 << 20, (1 << 20) - 1));
+    }
+
+    #[test]
+    fn labels_that_can_wait_come_later_and_after_all_that_somebody_waits_for() {
+        let mut syncing = Syncing::<()>::new(SECOND);
+        let with = |is_durable, unlabelled| Beside {
+            unlabelled,
+            ..beside(is_durable, false)
+        };
+        let until = SyncRound::Wait(Some(SECOND + LABELS_WAIT));
+        assert_eq!(syncing.next(SECOND, with(true, Unlabelled::New)), until);
+        assert_eq!(syncing.next(2 * SECOND, with(true, Unlabelled::New)), until);
+        let due = SECOND + LABELS_WAIT;
+        assert_eq!(
+            syncing.next(due, with(true, Unlabelled::New)),
+            SyncRound::Label
+        );
+        assert_eq!(
+            syncing.next(due, with(true, Unlabelled::Due)),
+            SyncRound::Label
+        );
+        let sync = SyncRound::Wait(Some(due + SECOND));
+        assert_eq!(syncing.next(due, with(false, Unlabelled::None)), sync);
+        assert_eq!(
+            syncing.next(due, with(false, Unlabelled::Due)),
+            SyncRound::Label
+        );
+        syncing.ask((), Wish::Durable);
+        let round = syncing.next(due, with(false, Unlabelled::Due));
+        assert!(matches!(round, SyncRound::Sync { .. }), "{round:?}");
+        // What comes meanwhile waits as long again.
+        let until = SyncRound::Wait(Some(due + LABELS_WAIT));
+        assert_eq!(syncing.next(due, with(true, Unlabelled::New)), until);
+        assert_eq!(
+            syncing.next(due, with(true, Unlabelled::None)),
+            SyncRound::Wait(None)
+        );
     }
 }

@@ -10,6 +10,7 @@
 pub mod label;
 mod labels;
 mod lent;
+mod markers;
 mod name;
 mod pfs_notes;
 mod quarantine;
@@ -38,6 +39,7 @@ use forebay_sys::{self as sys, Errno, Sys, errno_of};
 use forebay_types::{Backing, COPY, FOLDER_BITS, is_own_attribute};
 use label::LabelsOf;
 use labels::Beside;
+use markers::Markers;
 use name::SHAPE_BITS;
 use parking_lot::{Mutex, RwLock};
 use settle::Unsettled;
@@ -81,6 +83,7 @@ pub struct Objects {
     beside: Beside,
     spares: SpareFiles,
     unsettled: Unsettled,
+    markers: Markers,
     labels: LabelsOf,
     root: bool,
     my_ids: (u32, u32),
@@ -133,6 +136,7 @@ impl Objects {
             beside: Beside::default(),
             spares,
             unsettled,
+            markers: Markers::default(),
             labels,
             root: my_ids.0 == 0,
             my_ids,
@@ -326,12 +330,6 @@ impl Objects {
                 grant = wanted.then_some(fd);
                 attr.ino
             }
-            NewKind::Marker => {
-                let fd = sys::open(dir, &name, libc::O_WRONLY | create, 0o600)?;
-                put_label(&fd)?;
-                // Nobody sees its attributes.
-                0
-            }
             NewKind::Symlink(text) => {
                 let fd = sys::open(dir, &name, libc::O_WRONLY | create, 0o600)?;
                 put_label(&fd)?;
@@ -395,7 +393,8 @@ impl Objects {
                 }
                 sys::stat(fd.as_fd(), b"")?.ino
             }
-            NewKind::LinkTo(_) => return Err(Errno::INVAL),
+            // Made otherwise: `make_link`, `make_marker`.
+            NewKind::LinkTo(_) | NewKind::Marker => return Err(Errno::INVAL),
         };
         Ok(Made {
             fresh: Fresh {

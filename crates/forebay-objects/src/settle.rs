@@ -16,6 +16,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub enum Retired {
     /// It is unlinked.
     Gone,
+    /// It only carried a label, and was never made.
+    Unmade,
     /// It is kept as a spare file. Its doom mark stays.
     Kept,
     /// It is unlinked after the next sync point; see [`Objects::removed_so_far`].

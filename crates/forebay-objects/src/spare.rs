@@ -171,6 +171,9 @@ impl Objects {
     /// # Errors
     /// Those of the file system.
     pub fn retire(&self, object: ObjectName) -> Sys<Retired> {
+        if self.forget_marker(object) {
+            return Ok(Retired::Unmade);
+        }
         let seq = object.oid.seq();
         let removed = RemovedObject {
             object,

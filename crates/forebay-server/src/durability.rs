@@ -5,10 +5,13 @@
 //! disk once. Clients see in shared memory whether anything is left to do, and do not ask otherwise.
 
 use crate::ServerHandle;
+use crate::follow;
 use crate::inbox::Arrival;
 use crate::log::{Cause, Log};
 use forebay_core::bridge::Ticket;
-use forebay_core::storage::{LONGEST_UNSYNCED, StorageOrder, SyncRound, Syncing, Wish};
+use forebay_core::storage::{
+    Beside, LONGEST_UNSYNCED, StorageOrder, SyncRound, Syncing, Unlabelled, Wish,
+};
 use forebay_sys::{DurabilityWords, Sys};
 use parking_lot::{Condvar, Mutex};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -143,6 +146,11 @@ impl Durability {
         self.wake(Syncing::hurry);
     }
 
+    /// Objects wait for their labels, and none did before.
+    pub(crate) fn labels_wait(&self) {
+        self.wake(|_| {});
+    }
+
     fn wake(&self, change: impl FnOnce(&mut Syncing<Asker>)) {
         change(&mut self.syncing.lock());
         self.change.notify_one();
@@ -159,13 +167,17 @@ impl Durability {
     }
 
     /// What comes next, when its time has come.
-    fn next(&self, has_removed: bool) -> SyncRound<Asker> {
+    fn next(&self, has_removed: bool, unlabelled: impl Fn() -> Unlabelled) -> SyncRound<Asker> {
         let mut syncing = self.syncing.lock();
         loop {
             self.sleeps.store(true, Ordering::SeqCst);
             fence(Ordering::SeqCst);
-            let is_durable = self.is_durable(self.last_commit());
-            let round = syncing.next(self.start.elapsed(), is_durable, has_removed);
+            let beside = Beside {
+                is_durable: self.is_durable(self.last_commit()),
+                has_removed,
+                unlabelled: unlabelled(),
+            };
+            let round = syncing.next(self.start.elapsed(), beside);
             match round {
                 SyncRound::Wait(None) => self.change.wait(&mut syncing),
                 SyncRound::Wait(Some(until)) => {
@@ -188,7 +200,7 @@ impl Durability {
         let mut has_removed = false;
         let mut trimmed = self.last_commit();
         loop {
-            match self.next(has_removed) {
+            match self.next(has_removed, || server.objects.unlabelled()) {
                 SyncRound::Sync {
                     askers,
                     mut early,
@@ -203,6 +215,7 @@ impl Durability {
                     has_removed = status == 0;
                 }
                 SyncRound::Unlink => has_removed = server.unlink_removed(),
+                SyncRound::Label => follow::label_some(server),
                 SyncRound::Wait(_) | SyncRound::End => break,
             }
             // After the round, so that nobody waits for it who has asked by now.
@@ -279,7 +292,7 @@ mod tests {
             early: Vec::new(),
             whole: false,
         };
-        assert_eq!(durability.next(false), sync);
+        assert_eq!(durability.next(false, || Unlabelled::None), sync);
     }
 
     #[test]

@@ -7,11 +7,15 @@ use forebay_core::label;
 use forebay_core::ops::FollowUp;
 use forebay_core::path::TreePath;
 use forebay_core::record::{ObjectName, PathRecord};
+use forebay_core::repair::is_marker;
 use forebay_core::table::{TableError, Tables};
 use forebay_core::walk::{Place, Walk};
-use forebay_objects::Retired;
+use forebay_objects::{Retired, Shape, shape};
 use forebay_sys::Errno;
 use std::fmt;
+
+/// Objects that are made before somebody else gets a turn.
+const LABELLED_AT_ONCE: usize = 256;
 
 /// What is unlinked after the next sync point, and before the request is answered.
 #[derive(Default)]
@@ -28,6 +32,7 @@ pub(crate) fn begin(server: &ServerHandle, follow_ups: &[FollowUp], after: &mut 
         match follow_up {
             FollowUp::Remove(object) => match server.objects.retire(*object) {
                 Ok(Retired::Gone) => server.namespace.object_gone(*object),
+                Ok(Retired::Unmade) => server.namespace.unmade_object_gone(*object),
                 Ok(Retired::Kept) => {}
                 // Whoever removes files of a full disk may write in the next moment.
                 Ok(Retired::Waits) => after.all |= server.objects.is_short_of_space(),
@@ -38,7 +43,14 @@ pub(crate) fn begin(server: &ServerHandle, follow_ups: &[FollowUp], after: &mut 
                     format_args!("backing object {object} could not be removed: {e}"),
                 ),
             },
+            // It gets the label that is right when it is made.
+            FollowUp::Relabel(object, _) if server.objects.waits_for_label(*object) => {}
             FollowUp::Relabel(object, _) => relabel(server, *object),
+            FollowUp::Label(object) => {
+                if server.objects.label_later(*object) {
+                    server.durability.labels_wait();
+                }
+            }
             FollowUp::Touch(Place::Born(object)) => server.objects.touch(*object),
             FollowUp::Touch(Place::Merged(path)) => server.lower.touch(path),
         }
@@ -102,6 +114,29 @@ pub(crate) fn relabel(server: &ServerHandle, object: ObjectName) {
     }
 }
 
+/// Makes some of the objects that only carry a label.
+pub(crate) fn label_some(server: &ServerHandle) {
+    for object in server.objects.due_markers(LABELLED_AT_ONCE) {
+        relabel(server, object);
+        // It is tried again, unless it has got its label or its record is gone.
+        server.objects.put_off_marker(object);
+    }
+}
+
+/// Makes all of them; false if that has failed for one. The tables tell the next start of it.
+pub(crate) fn label_all(server: &ServerHandle) -> bool {
+    loop {
+        let due = server.objects.due_markers(usize::MAX);
+        if due.is_empty() {
+            return true;
+        }
+        let mut made = due.iter().map(|object| try_to_relabel(server, *object));
+        if !made.all(|made| made.is_ok()) {
+            return false;
+        }
+    }
+}
+
 /// As [`relabel`], for callers that say themselves what has failed.
 pub(crate) fn try_to_relabel(server: &ServerHandle, object: ObjectName) -> Result<(), Unlabelled> {
     // The lock is held while the label is made equal to the table and until that is noted, so that no later rename comes between.
@@ -136,14 +171,20 @@ fn label_anew(
     object: ObjectName,
 ) -> Result<(), Unlabelled> {
     let tables = server.namespace.tables();
-    let Some(path) = tables.path_of(object).map_err(Unlabelled::Tables)? else {
-        return Ok(());
+    let path = tables.path_of(object).map_err(Unlabelled::Tables)?;
+    let record = match &path {
+        Some(path) => tables.get(path).map_err(Unlabelled::Tables)?,
+        None => None,
     };
-    let Some(record) = tables.get(&path).map_err(Unlabelled::Tables)? else {
+    let (Some(path), Some(record)) = (path, record) else {
+        server.objects.forget_marker(object);
         return Ok(());
     };
     let label = label_for(server, facts, &path, &record)?;
-    let written = server.objects.write_label(object, &label);
+    let written = match is_marker(record.kind) && shape(object) == Shape::File {
+        true => server.objects.make_marker(object, &label),
+        false => server.objects.write_label(object, &label),
+    };
     written.map_err(Unlabelled::Object)
 }
 

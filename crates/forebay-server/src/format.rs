@@ -11,6 +11,7 @@
 //! | 3 | the journal is in two files; `quarantine/` |
 //! | 4 | copies of PFS files have ids of their own |
 //! | 5 | labels may be such that only root changes them |
+//! | 6 | what only carries a label may have no file yet: a mark in the tables says so |
 
 use crate::durable;
 use crate::instance::holds_objects;
@@ -24,7 +25,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 /// The format that this program writes.
-pub const CURRENT: u32 = 5;
+pub const CURRENT: u32 = 6;
 
 const FORMAT_FILE: &str = "format.json";
 /// More than any program will write there.
@@ -142,6 +143,7 @@ const STEPS: [Step; CURRENT as usize - 1] = [
     begin_format_3,
     begin_format_4,
     begin_format_5,
+    begin_format_6,
 ];
 
 /// Format 2 has the file, and that is written after each step. All else is as in format 1.
@@ -161,6 +163,11 @@ fn begin_format_4(_dir: &Path) -> io::Result<()> {
 
 /// Its labels stay as they are.
 fn begin_format_5(_dir: &Path) -> io::Result<()> {
+    Ok(())
+}
+
+/// All of its files are there.
+fn begin_format_6(_dir: &Path) -> io::Result<()> {
     Ok(())
 }
 

@@ -482,6 +482,13 @@ impl Namespace {
         self.finished.lock().gone.push(object);
     }
 
+    /// A doomed object that only carried a label is gone before it was made: it needs no label any more.
+    pub fn unmade_object_gone(&self, object: ObjectName) {
+        let mut finished = self.finished.lock();
+        finished.gone.push(object);
+        finished.relabeled.insert(object);
+    }
+
     /// The label follows the table again. `_locked` shows that the caller holds the lock of the namespace. It must have
     /// taken it before it read the record, so that no rename came between.
     pub fn object_relabeled(&self, object: ObjectName, _locked: &State) {

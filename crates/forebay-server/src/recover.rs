@@ -26,6 +26,11 @@ const COMPARED_BYTES: usize = 1 << 18;
 /// The store failed.
 pub fn end(server: &ServerHandle) -> Result<(), TableError> {
     server.namespace.serve_for(Purpose::BringAway);
+    if !follow::label_all(server) {
+        server.log.line(format_args!(
+            "some removals and renames are told by the tables alone; the next start tries again to note them beside the files"
+        ));
+    }
     server.sync_point()?;
     while server.unlink_removed() {}
     for object in server.objects.drop_spares() {

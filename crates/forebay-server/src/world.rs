@@ -132,6 +132,10 @@ impl World for Hand<'_> {
         self.server.namespace.next_version()
     }
 
+    fn new_marker(&self) -> ObjectName {
+        self.server.objects.new_marker()
+    }
+
     fn me(&self) -> BridgeId {
         self.server.me
     }

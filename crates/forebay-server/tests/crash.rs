@@ -5,7 +5,9 @@ mod common;
 use common::Place;
 use common::load::{Load, Random};
 use common::process::Process;
+use forebay_core::table::{Marks, Tables};
 use forebay_server::fsck::{self, Options};
+use forebay_tables::Rocks;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -117,6 +119,76 @@ fn whatever_was_acknowledged_survives_the_death_of_the_bridge_at_any_moment() {
     }
     bridge.end();
     assert_eq!(problems(&place, Options::default()), Vec::<String>::new());
+}
+
+#[test]
+fn a_removal_and_a_rename_that_have_no_file_yet_survive_a_kill_and_get_one() {
+    let place = Place::new();
+    let dir = place.root().join("d");
+    std::fs::create_dir(&dir).unwrap();
+    for name in ["gone", "old", "shown"] {
+        std::fs::write(dir.join(name), name).unwrap();
+    }
+    // Files that carry labels alone, and the names that clients see.
+    let labels = || -> usize {
+        let objects = place.instance().join("obj");
+        let found = forebay_testkit::entries_below(&objects).into_iter();
+        found.filter(|(_, about)| about.is_file()).count()
+    };
+    let names = || -> Vec<_> {
+        let entries = place.client().list("d").unwrap().into_iter();
+        entries.map(|entry| entry.name).collect()
+    };
+    let bridge = Process::start(&place);
+    let mut client = place.client();
+    client.unlink("d/gone").unwrap();
+    client.rename("d/old", "d/new").unwrap();
+    let seen = names();
+    assert_eq!(labels(), 0, "they wait");
+    bridge.kill();
+    assert_eq!(problems(&place, Options::default()), Vec::<String>::new());
+    let bridge = Process::start(&place);
+    // The removal, the rename, and what hides its old place.
+    assert_eq!((labels(), names()), (3, seen.clone()));
+    let mut client = place.client();
+    client.unlink("d/shown").unwrap();
+    assert_eq!(labels(), 3);
+    let seen = names();
+    // Who ends in order leaves labels for all.
+    bridge.end();
+    assert_eq!(labels(), 4);
+    std::fs::remove_dir_all(place.instance().join("meta")).unwrap();
+    let rebuild = Options {
+        rebuild: true,
+        ..Options::default()
+    };
+    assert_eq!(problems(&place, rebuild), Vec::<String>::new());
+    let bridge = Process::start(&place);
+    assert_eq!(names(), seen);
+    bridge.end();
+}
+
+#[test]
+fn what_is_removed_with_its_directory_never_had_a_file() {
+    let place = Place::new();
+    let dir = place.root().join("d");
+    std::fs::create_dir(&dir).unwrap();
+    for n in 0..100 {
+        std::fs::write(dir.join(n.to_string()), "theirs").unwrap();
+    }
+    let bridge = Process::start(&place);
+    let mut client = place.client();
+    for n in 0..100 {
+        client.unlink(format!("d/{n}")).unwrap();
+    }
+    client.rmdir("d").unwrap();
+    bridge.end();
+    let objects = forebay_testkit::entries_below(&place.instance().join("obj"));
+    let files = objects.iter().filter(|(_, about)| about.is_file()).count();
+    assert_eq!(files, 1, "of the directory");
+    assert_eq!(problems(&place, Options::default()), Vec::<String>::new());
+    let tables = Rocks::open(&place.instance().join("meta")).unwrap();
+    assert_eq!(tables.marks().unwrap(), Marks::default());
 }
 
 /// One client: steps of its own, and races with the others for names in `shared`.

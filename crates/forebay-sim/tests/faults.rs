@@ -161,6 +161,19 @@ fn runs_to_find(mutation: Mutation) -> Vec<FaultOptions> {
             steps: Some(30),
             ..without("links,contents,spares,power,tables,intruders,drains")
         }],
+        // It takes somebody who changes something in the moment in which a removal waits for its turn.
+        Mutation::ChangesMeanwhileAreIgnored => vec![FaultOptions {
+            bridges: Some(1),
+            clients: Some(6),
+            steps: Some(40),
+            seeds: 4 * SEEDS_PER_BUG,
+            ..without("links,contents,spares,power,tables,intruders,drains,crash,hangup,pfs-fails")
+        }],
+        // It takes somebody who opens a file in the moment in which it is copied.
+        Mutation::HeldFilesAreCopied => vec![FaultOptions {
+            seeds: 8 * SEEDS_PER_BUG,
+            ..plain
+        }],
         // It takes two names that depend on each other in one drain.
         Mutation::MovesIgnoreEachOther => vec![FaultOptions {
             seeds: 4 * SEEDS_PER_BUG,

@@ -122,6 +122,7 @@ impl Context<'_> {
             None,
             Some(&hidden),
         )?;
+        plan.label(fresh.object);
         plan.put(
             found.path.clone(),
             PathRecord {
@@ -275,6 +276,12 @@ impl Plan {
         self.puts.push(Change::Relabel(object));
         self.follow_ups
             .push(FollowUp::Relabel(object, path.clone()));
+    }
+
+    /// A new object only carries its label, which may come later.
+    pub(super) fn label(&mut self, object: ObjectName) {
+        self.puts.push(Change::Relabel(object));
+        self.follow_ups.push(FollowUp::Label(object));
     }
 
     /// An entry of `dir` has come or gone.

@@ -163,6 +163,8 @@ pub enum FollowUp {
     Remove(ObjectName),
     /// Write the label anew from the record at this path; then the relabel mark may go.
     Relabel(ObjectName, TreePath),
+    /// Make the object, which only carries its label, some time; then the relabel mark may go. Most are gone before.
+    Label(ObjectName),
     /// A name in this directory appeared or went: set its mtime and ctime to now.
     Touch(Place),
 }

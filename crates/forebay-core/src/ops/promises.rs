@@ -51,7 +51,9 @@ fn assert_marked(decision: &Decision) {
                     .any(|c| matches!(c, Change::Doom(o) if o == object))
                     || unseen.is_some_and(|u| u.records.iter().any(|(_, o)| o == object))
             }
-            FollowUp::Relabel(object, _) => decision.batch.contains(&Change::Relabel(*object)),
+            FollowUp::Relabel(object, _) | FollowUp::Label(object) => {
+                decision.batch.contains(&Change::Relabel(*object))
+            }
             FollowUp::Touch(_) => true,
         };
         assert!(marked, "no mark for {follow_up:?}");

@@ -82,6 +82,8 @@ pub trait World {
     fn times_wait(&self) -> bool;
     /// Next version number for records.
     fn next_version(&self) -> u64;
+    /// The name of a new object that only carries its label. Nothing is made yet ([`FollowUp::Label`](crate::ops::FollowUp::Label)).
+    fn new_marker(&self) -> ObjectName;
     /// This bridge.
     fn me(&self) -> BridgeId;
     /// A number that grows with each commit of this bridge.
@@ -424,6 +426,9 @@ impl Facts for Look<'_> {
     }
 
     fn fresh(&self, spec: &NewObject) -> Outcome<Fresh> {
+        if spec.what == NewKind::Marker {
+            return Ok(Fresh::new(self.world.new_marker(), 0));
+        }
         let source = match &spec.what {
             NewKind::Staged { lower, .. } => self.lower(lower)?.map(|file| (file.ino, file.ctime)),
             _ => None,

@@ -159,6 +159,11 @@ impl Pending {
         self.changes
     }
 
+    /// Is its outcome known, whatever others change from now on?
+    pub fn is_over(&self) -> bool {
+        matches!(self.stage, Stage::Over(_))
+    }
+
     /// Ends the request if that takes no look at anything, and so no lock: it is committed, or has failed, or changes nothing
     /// and nothing was committed since it was decided. `moment` is [`World::moment`], read after the grant.
     pub fn finish_without_step(&mut self, moment: u64) -> Option<Finish> {

@@ -80,6 +80,13 @@ impl World for Hand {
         self.versions.set(self.versions.get() + 1);
         self.versions.get()
     }
+    fn new_marker(&self) -> ObjectName {
+        let number = self.next_version();
+        ObjectName {
+            oid: ObjectId::new(BridgeId(1), 1, 1 << 32 | number),
+            link: 0,
+        }
+    }
     fn me(&self) -> BridgeId {
         BridgeId(1)
     }

@@ -23,7 +23,7 @@ use forebay_sys::Errno;
 use forebay_tables::Journaled;
 use rebuild::rebuild;
 use serde::Serialize;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -245,11 +245,14 @@ fn look(
     for (_, record) in &records {
         *names.entry(record.object.oid).or_default() += 1;
     }
+    let to_label: HashSet<_> = tables.marks()?.relabel.into_iter().collect();
     for (path, record) in &records {
         let object = record.object;
         let found = FoundRecord {
             leads_back: tables.path_of(object)?.as_ref() == Some(path),
             names: names.get(&object.oid).copied().unwrap_or_default(),
+            shape: shape(object),
+            is_label_due: to_label.contains(&object),
             object: found_object(server, facts, path, record),
         };
         findings.extend(judge_record(path, record, found));

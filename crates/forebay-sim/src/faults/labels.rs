@@ -4,7 +4,7 @@
 //! It looks at the record, at the directory above, and at the record again: if
 //! that is still the same version, then the directory was above it in between.
 
-use super::disk::Work;
+use super::disk::{Inode, Work, is_dir};
 use super::env::{Alarm, Env};
 use super::look::Hand;
 use super::node::{Node, Purpose, Waiter};
@@ -12,10 +12,14 @@ use super::request::settings;
 use forebay_core::facts::{Cred, Facts, Label, Outcome, Stop};
 use forebay_core::label::label_at;
 use forebay_core::path::TreePath;
-use forebay_core::record::ObjectName;
+use forebay_core::record::{Kind, ObjectName};
+use forebay_core::repair::is_marker;
 use forebay_core::request::{Known, Look};
-use forebay_core::table::Change;
+use forebay_core::table::{Change, Tables};
 use forebay_core::walk::Walk;
+
+/// Objects that only carry a label are made so much later.
+const LABELS_WAIT_US: u64 = 20_000;
 
 /// A label that is being written.
 #[derive(Debug, Default)]
@@ -35,6 +39,29 @@ impl Node {
             None => {
                 self.labels.insert(object, Labeling::default());
                 self.ready.push_back(Waiter::Label(object));
+            }
+        }
+    }
+
+    /// Does the object only carry its label, and has it none yet?
+    fn is_to_be_made(&self, object: ObjectName, kind: Kind) -> bool {
+        let is_made = self.disk.objects.contains_key(&object);
+        !is_made && is_marker(kind) && !is_dir(object.oid)
+    }
+
+    /// Is it an object that may get its label later?
+    pub(super) fn comes_later(&self, object: ObjectName) -> bool {
+        let path = self.tables.path_of(object).ok().flatten();
+        let record = path.and_then(|path| self.tables.get(&path).ok().flatten());
+        record.is_some_and(|record| self.is_to_be_made(object, record.kind))
+    }
+
+    pub(super) fn label_later(&mut self, object: ObjectName, env: &mut Env) {
+        match self.labels.get_mut(&object) {
+            Some(labeling) => labeling.outdated = true,
+            None => {
+                self.labels.insert(object, Labeling::default());
+                self.alarm(LABELS_WAIT_US, Alarm::Label(object), env);
             }
         }
     }
@@ -69,8 +96,18 @@ impl Node {
         };
         match seen {
             Ok(Some(now)) if labeling.first.as_ref() == Some(&now) => {
-                self.labels.insert(object, labeling);
-                self.begin(Work::Relabel(object, now.1), Purpose::Label(object), env);
+                let (_, label) = now;
+                if self.is_to_be_made(object, label.kind) {
+                    // Whoever removes it meanwhile waits, and finds it.
+                    let number = self
+                        .disk
+                        .begin(Work::Make(object, label, Some(Inode::new(0, 0))));
+                    self.disk.finish(number);
+                    self.apply(&[Change::Relabeled(object)]);
+                } else {
+                    self.labels.insert(object, labeling);
+                    self.begin(Work::Relabel(object, label), Purpose::Label(object), env);
+                }
             }
             Ok(Some(now)) => {
                 labeling.first = Some(now);

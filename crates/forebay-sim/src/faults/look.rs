@@ -7,7 +7,7 @@ use super::pfs::Pfs;
 use forebay_core::bridge::{Bridge, Listed, Mutation, version};
 use forebay_core::facts::Attr;
 use forebay_core::path::TreePath;
-use forebay_core::record::{BridgeId, ObjectName, Token};
+use forebay_core::record::{BridgeId, ObjectId, ObjectName, Token};
 use forebay_core::request::World;
 use forebay_core::speakers::Speakers;
 use forebay_core::table::{TableError, Tables};
@@ -35,6 +35,8 @@ pub(super) struct Hand<'a> {
     pub(super) pfs_changes: u64,
     pub(super) epoch: u32,
     pub(super) versions: &'a Cell<u32>,
+    /// The number of the last object that was made.
+    pub(super) objects: &'a Cell<u64>,
     pub(super) commits: u64,
     pub(super) mutation: Option<Mutation>,
 }
@@ -135,6 +137,14 @@ impl World for Hand<'_> {
     fn next_version(&self) -> u64 {
         self.versions.set(self.versions.get() + 1);
         version(self.epoch, self.versions.get(), self.me())
+    }
+
+    fn new_marker(&self) -> ObjectName {
+        self.objects.set(self.objects.get() + 2);
+        ObjectName {
+            oid: ObjectId::new(self.me(), self.epoch, self.objects.get()),
+            link: 0,
+        }
     }
 
     fn me(&self) -> BridgeId {

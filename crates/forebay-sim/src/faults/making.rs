@@ -32,10 +32,10 @@ impl Node {
     /// A name for a link. Never used twice for one object: the numbers of one life grow, and lives follow
     /// each other.
     pub(super) fn new_link(&mut self, of: ObjectName) -> ObjectName {
-        self.objects += 2;
+        self.objects.set(self.objects.get() + 2);
         ObjectName {
             oid: of.oid,
-            link: self.epoch << 16 | self.objects as u32,
+            link: self.epoch << 16 | self.objects.get() as u32,
         }
     }
 
@@ -47,8 +47,8 @@ impl Node {
         link: Option<ObjectName>,
         env: &mut Env,
     ) -> bool {
-        self.objects += 2;
-        let number = self.objects + u64::from(spec.what == NewKind::Dir);
+        self.objects.set(self.objects.get() + 2);
+        let number = self.objects.get() + u64::from(spec.what == NewKind::Dir);
         let oid = ObjectId::new(self.id, self.epoch, number);
         let spare = match spec.what {
             NewKind::File => self.take_spare(&spec.label, env),
@@ -64,10 +64,7 @@ impl Node {
             return false;
         }
         let object = link.unwrap_or(ObjectName { oid, link: 0 });
-        let shown = match spec.what {
-            NewKind::Marker => 0,
-            _ => ino(oid),
-        };
+        let shown = ino(oid);
         let mut inode = link.is_none().then(|| Inode::new(shown, 0));
         if let NewKind::Symlink(text) = &spec.what {
             env.texts.insert(shown, text.clone());

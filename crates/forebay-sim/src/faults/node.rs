@@ -97,7 +97,7 @@ pub(super) struct Node {
     pub(super) suspects: Vec<ObjectName>,
     tickets: Ticket,
     pub(super) versions: Cell<u32>,
-    pub(super) objects: u64,
+    pub(super) objects: Cell<u64>,
     /// Batches written in this life.
     pub(super) commits: u64,
     /// PFS files that are being copied.
@@ -155,7 +155,7 @@ impl Node {
             suspects: Vec::new(),
             tickets: 0,
             versions: Cell::new(0),
-            objects: 0,
+            objects: Cell::new(0),
             commits: 0,
             turns: Turns::default(),
             slow_looks: false,
@@ -259,7 +259,7 @@ impl Node {
         self.epoch += 1;
         self.versions.set(0);
         if self.sync_points.is_none() {
-            self.objects = 0;
+            self.objects.set(0);
         }
         let epoch = self.epoch;
         self.note(env, || format!("starts, life {epoch}"));
@@ -397,6 +397,7 @@ impl Node {
             pfs_changes: self.pfs_changes,
             epoch: self.epoch,
             versions: &self.versions,
+            objects: &self.objects,
             commits: self.commits,
             mutation: self.mutation,
         }
@@ -590,6 +591,9 @@ impl Node {
                     self.note_made(record, env);
                 }
                 Change::Doom(object) => self.unlink(*object, env),
+                Change::Relabel(object) if self.comes_later(*object) => {
+                    self.label_later(*object, env);
+                }
                 Change::Relabel(object) => self.relabel(*object),
                 change => {
                     if let Some(object) = bridge::named_elsewhere(change) {

@@ -367,8 +367,16 @@ impl Pfs {
             let mut names = self.names.iter().filter(|(_, n)| Some(*n) == number);
             names.any(|(name, _)| !name.is_within(path) && !is_reserved(name))
         };
-        let lost = |at: &TreePath| is_seen(at) && !stays(at);
+        // Others may have changed times of the directory that was to go. What they have put into it is asked for by itself.
+        let is_the_one = |at: &TreePath| at == path && attr.is_dir() && known.is_inode_of(&attr);
+        let lost = |at: &TreePath| is_seen(at) && !stays(at) && !is_the_one(at);
         is_another && self.below(path).iter().any(lost)
+    }
+
+    /// Is there a file at or below this path to which a program of the buffer could write in place?
+    pub(super) fn holds_ours(&self, path: &TreePath) -> bool {
+        let ours = |at: &TreePath| self.inode(at).is_some_and(|inode| inode.is_ours);
+        self.below(path).iter().any(ours)
     }
 
     /// Somebody else writes to a file, whoever made it.

@@ -13,7 +13,9 @@ use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, Kind, ObjectId, ObjectName};
 use forebay_core::recovery::{self, Fate, Loss, Stray};
 use forebay_core::request::{Known, Look};
-use forebay_core::storage::{Removal, StorageOrder, SyncRound, SyncStep, Syncing, Wish};
+use forebay_core::storage::{
+    Beside, Removal, StorageOrder, SyncRound, SyncStep, Syncing, Unlabelled, Wish,
+};
 use forebay_core::table::{Change, Tables, WriteTables};
 use forebay_core::walk::Walk;
 use forebay_tables::Memory;
@@ -192,8 +194,13 @@ impl Node {
         if is_durable {
             points.free.append(&mut points.removed);
         }
-        let has_removed = !points.free.is_empty();
-        match points.syncing.next(now, is_durable, has_removed) {
+        let beside = Beside {
+            is_durable,
+            has_removed: !points.free.is_empty(),
+            // They have times of their own here.
+            unlabelled: Unlabelled::None,
+        };
+        match points.syncing.next(now, beside) {
             SyncRound::Sync { askers, whole, .. } => self.begin_sync_point(askers, whole, env),
             SyncRound::Unlink => {
                 for object in std::mem::take(&mut points.free) {
@@ -205,7 +212,7 @@ impl Node {
                 let delay = until.saturating_sub(now).as_micros() as u64;
                 self.alarm(delay, Alarm::Syncing, env);
             }
-            SyncRound::Wait(None) | SyncRound::End => {}
+            SyncRound::Label | SyncRound::Wait(None) | SyncRound::End => {}
         }
     }
 
@@ -224,7 +231,7 @@ impl Node {
         let spares = self.spares.take_for_sync_point(points.storage);
         let mut removed = std::mem::take(&mut points.removed);
         removed.extend(spares.into_iter().map(|spare| spare.object));
-        points.begun = self.objects + 2;
+        points.begun = self.objects.get() + 2;
         let first = points.unnamed.first().copied().unwrap_or(points.begun);
         let tables = self.tables.clone();
         // The journal does not have it.

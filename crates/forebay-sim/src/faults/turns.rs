@@ -41,7 +41,8 @@ impl Node {
                 self.clear_up(finish.unused, finish.turn, env);
             }
         }
-        if !attempt.is_long || !attempt.pending.is_rmdir() || attempt.needs_turn {
+        let needs_no_turn = attempt.needs_turn || attempt.pending.is_over();
+        if !attempt.is_long || !attempt.pending.is_rmdir() || needs_no_turn {
             return self.step(attempt, env);
         }
         let number = self.turning.meanwhile.begin();

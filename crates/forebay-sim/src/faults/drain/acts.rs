@@ -188,9 +188,15 @@ impl Node {
                     let record = home.tables.get(path).expect(NEVER_FAILS);
                     record.is_some_and(|r| r.hides.is_some() || r.drained.is_some())
                 };
-                for name in namings.iter().flat_map(|naming| &naming.names) {
+                let all = namings.iter().flat_map(|naming| {
+                    let names = naming.names.iter();
+                    names.map(|name| (name, &naming.temporary.path))
+                });
+                for (name, copy) in all {
                     let path = &name.path;
-                    if pfs.attr(path).is_some_and(|found| name.may_replace(&found))
+                    // They have changed it while it was staged, and that is in the copy.
+                    if pfs.contents(copy) != pfs.contents(path)
+                        && pfs.attr(path).is_some_and(|found| name.may_replace(&found))
                         && pfs.is_of_others(path, self.known_at(path, others))
                     {
                         env.broken(format!(

@@ -14,7 +14,7 @@ use super::sync_points::SyncPoints;
 use super::trace::Trace;
 use super::workload::Workload;
 use super::{Broken, Plan, Summary};
-use forebay_core::drain::{BATCH_OBJECTS, NameSecret, PassTerms};
+use forebay_core::drain::{BATCH_OBJECTS, Left, NameSecret, PassTerms, Reason};
 use forebay_core::membership::Membership;
 use forebay_core::path::TreePath;
 use forebay_core::record::BridgeId;
@@ -339,7 +339,15 @@ impl World {
         // What was drained before its tables were lost stands in the way of itself.
         // A temporary name that was removed may be back after a loss of power, where no later drain looks.
         let is_swept = reserved.is_empty() || self.env.counts.losses > 0;
-        if self.env.drain.intruders || self.forgets_drained || is_released && is_swept {
+        // A bridge that has died does not know any more that a program has written in place to what was removed.
+        let pfs = self.lower.borrow();
+        let is_excused = |left: &Left| left.reason == Reason::Changed && pfs.holds_ours(&left.path);
+        let mut left = report.iter().flatten().flat_map(|report| &report.left);
+        let is_forgotten = self.env.counts.crashes > 0 && left.all(is_excused);
+        if self.env.drain.intruders || self.forgets_drained {
+            return Ok(());
+        }
+        if is_swept && (is_released || is_forgotten) {
             return Ok(());
         }
         let promise =

@@ -10,8 +10,10 @@ use crate::faults::node::Node;
 use crate::faults::sync_points::Asker;
 use forebay_core::bridge::Bridge;
 use forebay_core::path::TreePath;
-use forebay_core::record::{BridgeId, Kind, ObjectName, Token};
+use forebay_core::record::{BridgeId, Kind, PathRecord, Token};
+use forebay_core::repair::is_marker;
 use forebay_core::storage::Wish;
+use forebay_core::table::Tables;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A sync point is done within this time in microseconds, if nothing fails.
@@ -243,12 +245,30 @@ impl World {
     /// A path of this bridge whose object is not at the bridge that keeps it, and that no transaction is about to change.
     fn without_object(&self, node: &Node) -> Option<TreePath> {
         let bridge = node.bridge.as_ref()?;
-        let is_there = |object: ObjectName| {
+        // What only carries a label is made again, if a mark says so, or will when the transaction is over.
+        let is_announced = |keeper: &Node, record: &PathRecord| {
+            let object = record.object;
+            let is_marked = || {
+                let marks = keeper.tables.marks();
+                marks.is_ok_and(|marks| marks.relabel.contains(&object))
+            };
+            let is_open = || {
+                keeper
+                    .bridge
+                    .as_ref()
+                    .is_none_or(|bridge| !bridge.is_quiet())
+            };
+            is_marker(record.kind) && (is_marked() || is_open())
+        };
+        let is_there = |record: &PathRecord| {
+            let object = record.object;
             let keeper = self.nodes.iter().find(|n| n.id == object.oid.bridge());
-            keeper.is_none_or(|keeper| keeper.disk.objects.contains_key(&object))
+            keeper.is_none_or(|keeper| {
+                keeper.disk.objects.contains_key(&object) || is_announced(keeper, record)
+            })
         };
         let records = node.records().into_iter();
-        let mut lost = records.filter(|(path, r)| !is_there(r.object) && !bridge.is_held(path));
+        let mut lost = records.filter(|(path, r)| !is_there(r) && !bridge.is_held(path));
         lost.next().map(|(path, _)| path)
     }
 
