@@ -351,6 +351,8 @@ pub trait Facts {
     }
     /// The new backing object made for this very specification, or `Need::Object`.
     fn fresh(&self, spec: &NewObject) -> Outcome<Fresh>;
+    /// The name of a new marker, of which there is nothing yet ([`FollowUp::Mark`](crate::ops::FollowUp::Mark)).
+    fn new_marker(&self) -> ObjectName;
     /// Next version number for records.
     fn next_version(&self) -> u64;
     /// This bridge.

@@ -38,8 +38,6 @@ pub struct FoundRecord {
     pub leads_back: bool,
     /// How many records name its object.
     pub names: u32,
-    /// What the name of its object says that this is.
-    pub shape: Shape,
     /// A mark tells that its label is still to be written.
     pub is_label_due: bool,
     /// Its object.
@@ -110,14 +108,15 @@ pub fn judge_record(path: &TreePath, record: &PathRecord, found: FoundRecord) ->
     let there = match found.object {
         Ok(there) => there,
         Err(Unavailable { is_gone, why }) => {
-            // The record says all that a label would, but of a directory it alone tells which names are in it.
-            let only_carries_a_label = is_marker(record.kind) && found.shape == Shape::File;
             let mend = match record.kind {
-                _ if only_carries_a_label => Some(Mend::Relabel(object)),
+                // The record says all that its marker would.
+                Kind::Whiteout => Some(Mend::Relabel(object)),
+                // Of a renamed thing it alone tells where that is on the PFS, and of a directory which names are in it.
                 Kind::Moved | Kind::Dir => None,
                 _ => Some(Mend::Drop(path.clone(), object)),
             };
-            if !(is_gone && only_carries_a_label && found.is_label_due) {
+            let comes_later = record.kind == Kind::Whiteout && is_gone && found.is_label_due;
+            if !comes_later {
                 find(
                     format!("{path}: backing object {object} can't be had: {why}"),
                     mend.filter(|_| is_gone),
@@ -311,7 +310,6 @@ mod tests {
         FoundRecord {
             leads_back: true,
             names: 1,
-            shape: shape_of(kind),
             is_label_due: false,
             object: Ok(FoundObject {
                 shape: shape_of(kind),
@@ -409,10 +407,10 @@ mod tests {
             let findings = judge_record(&path("d/f"), &record_of_kind(kind), gone);
             let mends: Vec<_> = findings.into_iter().map(|f| f.mend).collect();
             let put = Mend::Put(path("d/f"), Box::new(record_of_kind(kind)));
-            // Of a directory the record tells more than the object holds, and of a mark all that it would.
+            // Of a renamed thing, and of a directory, the record tells more than the object holds, and of a removal as much.
             let then = match kind {
-                Kind::Dir => None,
-                Kind::Moved | Kind::Whiteout => Some(Mend::Relabel(OBJECT)),
+                Kind::Moved | Kind::Dir => None,
+                Kind::Whiteout => Some(Mend::Relabel(OBJECT)),
                 _ => Some(Mend::Drop(path("d/f"), OBJECT)),
             };
             assert_eq!(mends, [Some(put), then], "{kind:?}: it goes last");
@@ -420,10 +418,9 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_that_is_still_to_be_made_is_no_damage() {
-        let gone = |kind, shape, is_gone| {
+    fn a_marker_that_is_still_to_be_made_is_no_damage() {
+        let problems = |kind, is_gone| {
             let found = FoundRecord {
-                shape,
                 is_label_due: true,
                 object: Err(Unavailable {
                     is_gone,
@@ -434,12 +431,10 @@ mod tests {
             judge_record(&path("d/f"), &record_of_kind(kind), found).len()
         };
         for kind in KINDS {
-            let is_mark = is_marker(kind);
-            assert_eq!(gone(kind, shape_of(kind), true) == 0, is_mark, "{kind:?}");
-            assert_eq!(gone(kind, shape_of(kind), false), 1);
+            let is_removal = kind == Kind::Whiteout;
+            assert_eq!(problems(kind, true) == 0, is_removal, "{kind:?}");
+            assert_eq!(problems(kind, false), 1);
         }
-        // A directory that was renamed and has opened is no mark.
-        assert_eq!(gone(Kind::Moved, Shape::Dir, true), 1);
     }
 
     #[test]

@@ -11,7 +11,6 @@ use crate::drain::{OURS, is_dirty};
 use crate::facts::{Attr, Label, LabelParent, Outcome};
 use crate::path::TreePath;
 use crate::record::{Kind, ObjectName, PathRecord};
-use crate::repair::is_marker;
 use crate::table::{Change, Mark, TableError, Tables};
 
 const EPOCH: &[u8] = b"server/epoch";
@@ -215,8 +214,8 @@ pub fn recovered(past: &Past, undecided: &[ObjectName]) -> Vec<Mark> {
     marks
 }
 
-/// The records of `page` whose objects are not there, each with the other names that its file has. Not those whose objects only
-/// carry a label: they are made from the tables. `on_disk` is sorted.
+/// The records of `page` whose objects are not there, each with the other names that its file has. Not removals: their markers are
+/// made from the tables. `on_disk` is sorted.
 /// Objects whose records are at other homes ([`crate::bridge::Bridge::named_elsewhere`]) have to be looked for as well: by
 /// [`lost_name`].
 pub fn lost_names<'a>(
@@ -224,7 +223,7 @@ pub fn lost_names<'a>(
     on_disk: &'a [ObjectName],
 ) -> impl Iterator<Item = (&'a TreePath, ObjectName, &'a [ObjectName])> {
     debug_assert!(on_disk.is_sorted());
-    let page = page.iter().filter(|(_, record)| !is_marker(record.kind));
+    let page = page.iter().filter(|(_, r)| r.kind != Kind::Whiteout);
     page.filter_map(|(path, PathRecord { object, .. })| {
         Some((path, *object, lost_name(*object, on_disk)?))
     })

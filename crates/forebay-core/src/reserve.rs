@@ -34,7 +34,7 @@ pub enum Purpose {
     /// It brings data away, or ends: a drain, a check, the end of a run.
     BringAway,
     /// It ends and leaves nothing behind: nobody will have to bring anything away.
-    Nothing,
+    EndEmpty,
 }
 
 /// Rooms of the two parts.
@@ -42,7 +42,7 @@ pub enum Purpose {
 pub struct Parts {
     /// The part that any bridge may spend.
     pub first: Room,
-    /// The part that only [`Purpose::BringAway`] may spend.
+    /// The part that [`Purpose::Serve`] may not spend.
     pub last: Room,
 }
 
@@ -125,7 +125,7 @@ pub fn spend(purpose: Purpose) -> Keepings {
         first: Keeping::GiveUp,
         last: match purpose {
             Purpose::Serve => Keeping::Leave,
-            Purpose::BringAway | Purpose::Nothing => Keeping::GiveUp,
+            Purpose::BringAway | Purpose::EndEmpty => Keeping::GiveUp,
         },
     }
 }

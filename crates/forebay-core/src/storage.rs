@@ -12,8 +12,8 @@ use std::time::Duration;
 /// are to stay below a second.
 pub const LONGEST_UNSYNCED: Duration = Duration::from_millis(500);
 
-/// Objects that only carry a label are made after this time: the tables tell what they do, and most are gone before.
-pub const LABELS_WAIT: Duration = Duration::from_secs(5);
+/// Markers are made after this time: the tables tell what they do, and most are gone before.
+pub const MARKERS_WAIT: Duration = Duration::from_secs(5);
 
 /// What a file system makes of changes when the power fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,16 +129,16 @@ pub struct Syncing<A> {
     removed_since: Option<Duration>,
     /// Removed files don't wait.
     unlinks: bool,
-    /// When it was seen that objects have no labels yet.
-    unlabelled_since: Option<Duration>,
+    /// When it was seen that markers are to be made.
+    unmade_since: Option<Duration>,
 }
 
-/// Objects that only carry a label, and are not made yet.
+/// Markers that are not made yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unlabelled {
+pub enum Unmade {
     /// There are none.
     None,
-    /// All of them have come since the last [`SyncRound::Label`].
+    /// None is due.
     New,
     /// Some are due.
     Due,
@@ -151,8 +151,8 @@ pub struct Beside {
     pub is_durable: bool,
     /// Files of removed objects may go.
     pub has_removed: bool,
-    /// Objects without labels.
-    pub unlabelled: Unlabelled,
+    /// Markers.
+    pub unmade: Unmade,
 }
 
 /// What comes next. One thing at a time.
@@ -169,8 +169,8 @@ pub enum SyncRound<A> {
     },
     /// Some of the files that no sync point needs any more are unlinked.
     Unlink,
-    /// Some of the objects are made that only carry a label. If none is due, all that are there become so.
-    Label,
+    /// Some of the markers that are due are made. If none is, all that wait become so.
+    Mark,
     /// Nothing, before this time comes or something changes; `None`: before something changes.
     Wait(Option<Duration>),
     /// Nothing will come.
@@ -190,7 +190,7 @@ impl<A> Syncing<A> {
             since: None,
             removed_since: None,
             unlinks: false,
-            unlabelled_since: None,
+            unmade_since: None,
         }
     }
 
@@ -219,13 +219,13 @@ impl<A> Syncing<A> {
         let Beside {
             is_durable,
             has_removed,
-            unlabelled,
+            unmade,
         } = beside;
-        let labels_at = match unlabelled {
-            Unlabelled::New => Some(*self.unlabelled_since.get_or_insert(now) + LABELS_WAIT),
-            Unlabelled::None | Unlabelled::Due => {
-                self.unlabelled_since = None;
-                (unlabelled == Unlabelled::Due).then_some(now)
+        let marks_at = match unmade {
+            Unmade::New => Some(*self.unmade_since.get_or_insert(now) + MARKERS_WAIT),
+            Unmade::None | Unmade::Due => {
+                self.unmade_since = None;
+                (unmade == Unmade::Due).then_some(now)
             }
         };
         let unlinks_at = match has_removed {
@@ -252,10 +252,12 @@ impl<A> Syncing<A> {
                     false => Some(*self.since.get_or_insert(now) + self.longest),
                 };
                 if syncs_at.is_none_or(|at| now < at) {
-                    if labels_at.is_some_and(|at| at <= now) {
-                        return SyncRound::Label;
+                    if marks_at.is_some_and(|at| at <= now) {
+                        // What comes now, or can't be made, waits as long again.
+                        self.unmade_since = None;
+                        return SyncRound::Mark;
                     }
-                    let times = [syncs_at, unlinks_at, labels_at];
+                    let times = [syncs_at, unlinks_at, marks_at];
                     return SyncRound::Wait(times.into_iter().flatten().min());
                 }
             }
@@ -288,7 +290,7 @@ mod tests {
         Beside {
             is_durable,
             has_removed,
-            unlabelled: Unlabelled::None,
+            unmade: Unmade::None,
         }
     }
 
@@ -426,38 +428,29 @@ mod tests {
     }
 
     #[test]
-    fn labels_that_can_wait_come_later_and_after_all_that_somebody_waits_for() {
+    fn markers_that_can_wait_come_later_and_after_all_that_somebody_waits_for() {
         let mut syncing = Syncing::<()>::new(SECOND);
-        let with = |is_durable, unlabelled| Beside {
-            unlabelled,
+        let with = |is_durable, unmade| Beside {
+            unmade,
             ..beside(is_durable, false)
         };
-        let until = SyncRound::Wait(Some(SECOND + LABELS_WAIT));
-        assert_eq!(syncing.next(SECOND, with(true, Unlabelled::New)), until);
-        assert_eq!(syncing.next(2 * SECOND, with(true, Unlabelled::New)), until);
-        let due = SECOND + LABELS_WAIT;
-        assert_eq!(
-            syncing.next(due, with(true, Unlabelled::New)),
-            SyncRound::Label
-        );
-        assert_eq!(
-            syncing.next(due, with(true, Unlabelled::Due)),
-            SyncRound::Label
-        );
+        let until = SyncRound::Wait(Some(SECOND + MARKERS_WAIT));
+        assert_eq!(syncing.next(SECOND, with(true, Unmade::New)), until);
+        assert_eq!(syncing.next(2 * SECOND, with(true, Unmade::New)), until);
+        let due = SECOND + MARKERS_WAIT;
+        assert_eq!(syncing.next(due, with(true, Unmade::New)), SyncRound::Mark);
+        assert_eq!(syncing.next(due, with(true, Unmade::Due)), SyncRound::Mark);
         let sync = SyncRound::Wait(Some(due + SECOND));
-        assert_eq!(syncing.next(due, with(false, Unlabelled::None)), sync);
-        assert_eq!(
-            syncing.next(due, with(false, Unlabelled::Due)),
-            SyncRound::Label
-        );
+        assert_eq!(syncing.next(due, with(false, Unmade::None)), sync);
+        assert_eq!(syncing.next(due, with(false, Unmade::Due)), SyncRound::Mark);
         syncing.ask((), Wish::Durable);
-        let round = syncing.next(due, with(false, Unlabelled::Due));
+        let round = syncing.next(due, with(false, Unmade::Due));
         assert!(matches!(round, SyncRound::Sync { .. }), "{round:?}");
-        // What comes meanwhile waits as long again.
-        let until = SyncRound::Wait(Some(due + LABELS_WAIT));
-        assert_eq!(syncing.next(due, with(true, Unlabelled::New)), until);
+        // What comes meanwhile waits as long again, and so does what could not be made.
+        let until = SyncRound::Wait(Some(due + MARKERS_WAIT));
+        assert_eq!(syncing.next(due, with(true, Unmade::New)), until);
         assert_eq!(
-            syncing.next(due, with(true, Unlabelled::None)),
+            syncing.next(due, with(true, Unmade::None)),
             SyncRound::Wait(None)
         );
     }

@@ -309,10 +309,6 @@ impl Pass<'_> {
     /// Takes out of the label what the name replaced.
     pub(crate) fn unhide(&self, object: ObjectName) -> drain::Work<()> {
         let objects = self.ground.objects;
-        // It tells nothing yet.
-        if objects.forget_marker(object) {
-            return Ok(());
-        }
         let label = objects
             .read_label(object)
             .map_err(LabelError::errno)

@@ -330,6 +330,12 @@ impl Objects {
                 grant = wanted.then_some(fd);
                 attr.ino
             }
+            NewKind::Marker => {
+                let fd = sys::open(dir, &name, libc::O_WRONLY | create, 0o600)?;
+                put_label(&fd)?;
+                // Nobody sees its attributes.
+                0
+            }
             NewKind::Symlink(text) => {
                 let fd = sys::open(dir, &name, libc::O_WRONLY | create, 0o600)?;
                 put_label(&fd)?;
@@ -393,8 +399,7 @@ impl Objects {
                 }
                 sys::stat(fd.as_fd(), b"")?.ino
             }
-            // Made otherwise: `make_link`, `make_marker`.
-            NewKind::LinkTo(_) | NewKind::Marker => return Err(Errno::INVAL),
+            NewKind::LinkTo(_) => return Err(Errno::INVAL),
         };
         Ok(Made {
             fresh: Fresh {

@@ -1,12 +1,12 @@
-//! Objects that only carry a label are made some time after their records: the tables tell what they do, most are gone before,
-//! and to make a file for each would be the most of what a removal costs.
+//! Markers of removals are made some time after their records: the tables tell what they do, most are gone before, and to make a
+//! file for each would be the most of what a removal costs.
 
 use super::{Objects, Shape};
 use crate::label;
 use forebay_core::facts::Label;
 use forebay_core::record::ObjectName;
-use forebay_core::storage::Unlabelled;
-use forebay_sys::{self as sys, Sys};
+use forebay_core::storage::Unmade;
+use forebay_sys::{self as sys, Errno, Sys};
 use forebay_types::Backing;
 use parking_lot::Mutex;
 use std::collections::HashSet;
@@ -33,7 +33,7 @@ impl Waiting {
 }
 
 impl Objects {
-    /// A name for an object that only carries its label. There is nothing of it on the disk.
+    /// A name for a marker. There is nothing of it on the disk.
     pub fn new_marker(&self) -> ObjectName {
         let oid = self.next_id(Shape::File as u64);
         let object = ObjectName { oid, link: 0 };
@@ -42,31 +42,31 @@ impl Objects {
         object
     }
 
-    /// A record names this new object. True if no other one has waited.
-    pub fn label_later(&self, object: ObjectName) -> bool {
+    /// The marker is to be made later. To be called when nobody can see the record yet that names it. True if no other one waits.
+    pub fn mark_later(&self, object: ObjectName) -> bool {
         let mut waiting = self.markers.0.lock();
         let is_first = waiting.new.is_empty() && waiting.due.is_empty();
         waiting.new.insert(object);
         is_first
     }
 
-    /// Is the object still to be made?
-    pub fn waits_for_label(&self, object: ObjectName) -> bool {
+    /// Is the marker still to be made?
+    pub fn is_unmade(&self, object: ObjectName) -> bool {
         self.markers.0.lock().has(object)
     }
 
-    /// Nothing is to be made of this object here any more. True if it was still to be made.
+    /// The marker is not to be made any more. True if it was still to be made.
     pub fn forget_marker(&self, object: ObjectName) -> bool {
         self.markers.0.lock().forget(object)
     }
 
-    /// Are objects still to be made?
-    pub fn unlabelled(&self) -> Unlabelled {
+    /// Are markers still to be made?
+    pub fn unmade(&self) -> Unmade {
         let waiting = self.markers.0.lock();
         match (waiting.due.is_empty(), waiting.new.is_empty()) {
-            (false, _) => Unlabelled::Due,
-            (true, false) => Unlabelled::New,
-            (true, true) => Unlabelled::None,
+            (false, _) => Unmade::Due,
+            (true, false) => Unmade::New,
+            (true, true) => Unmade::None,
         }
     }
 
@@ -87,18 +87,28 @@ impl Objects {
         }
     }
 
-    /// Makes an object that only carries its label, or replaces its label.
+    /// Makes a marker, if it is not there, or replaces its label.
     ///
     /// # Errors
-    /// Those of the file system. It is as it was, or has no label.
+    /// Those of the file system. All is as it was.
     pub fn make_marker(&self, object: ObjectName, label: &Label) -> Sys<()> {
         // Whoever removes it meanwhile waits, and finds the file.
         let mut waiting = self.markers.0.lock();
         let folder = self.folder(object, true)?;
         let name = Backing::name(object, false);
-        let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_NOFOLLOW;
-        let fd = sys::open(folder.as_fd(), &name, flags, 0o600)?;
-        self.put_label(fd.as_fd(), object, &label::encode(label))?;
+        let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL;
+        match sys::open(folder.as_fd(), &name, flags, 0o600) {
+            Ok(fd) => {
+                let labelled = self.put_label(fd.as_fd(), object, &label::encode(label));
+                if labelled.is_err() {
+                    // If it stays, nobody knows what it is.
+                    self.remove(object)?;
+                }
+                labelled?;
+            }
+            Err(Errno::EXIST) => self.write_label(object, label)?,
+            Err(e) => return Err(e),
+        }
         waiting.forget(object);
         Ok(())
     }

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub enum Retired {
     /// It is unlinked.
     Gone,
-    /// It only carried a label, and was never made.
+    /// It was a marker that was never made.
     Unmade,
     /// It is kept as a spare file. Its doom mark stays.
     Kept,

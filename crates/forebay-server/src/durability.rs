@@ -10,7 +10,7 @@ use crate::inbox::Arrival;
 use crate::log::{Cause, Log};
 use forebay_core::bridge::Ticket;
 use forebay_core::storage::{
-    Beside, LONGEST_UNSYNCED, StorageOrder, SyncRound, Syncing, Unlabelled, Wish,
+    Beside, LONGEST_UNSYNCED, StorageOrder, SyncRound, Syncing, Unmade, Wish,
 };
 use forebay_sys::{DurabilityWords, Sys};
 use parking_lot::{Condvar, Mutex};
@@ -146,8 +146,8 @@ impl Durability {
         self.wake(Syncing::hurry);
     }
 
-    /// Objects wait for their labels, and none did before.
-    pub(crate) fn labels_wait(&self) {
+    /// A marker waits, and none did before.
+    pub(crate) fn markers_wait(&self) {
         self.wake(|_| {});
     }
 
@@ -167,7 +167,7 @@ impl Durability {
     }
 
     /// What comes next, when its time has come.
-    fn next(&self, has_removed: bool, unlabelled: impl Fn() -> Unlabelled) -> SyncRound<Asker> {
+    fn next(&self, has_removed: bool, unmade: impl Fn() -> Unmade) -> SyncRound<Asker> {
         let mut syncing = self.syncing.lock();
         loop {
             self.sleeps.store(true, Ordering::SeqCst);
@@ -175,7 +175,7 @@ impl Durability {
             let beside = Beside {
                 is_durable: self.is_durable(self.last_commit()),
                 has_removed,
-                unlabelled: unlabelled(),
+                unmade: unmade(),
             };
             let round = syncing.next(self.start.elapsed(), beside);
             match round {
@@ -200,7 +200,7 @@ impl Durability {
         let mut has_removed = false;
         let mut trimmed = self.last_commit();
         loop {
-            match self.next(has_removed, || server.objects.unlabelled()) {
+            match self.next(has_removed, || server.objects.unmade()) {
                 SyncRound::Sync {
                     askers,
                     mut early,
@@ -215,7 +215,7 @@ impl Durability {
                     has_removed = status == 0;
                 }
                 SyncRound::Unlink => has_removed = server.unlink_removed(),
-                SyncRound::Label => follow::label_some(server),
+                SyncRound::Mark => follow::make_markers(server),
                 SyncRound::Wait(_) | SyncRound::End => break,
             }
             // After the round, so that nobody waits for it who has asked by now.
@@ -292,7 +292,7 @@ mod tests {
             early: Vec::new(),
             whole: false,
         };
-        assert_eq!(durability.next(false, || Unlabelled::None), sync);
+        assert_eq!(durability.next(false, || Unmade::None), sync);
     }
 
     #[test]

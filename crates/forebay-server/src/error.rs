@@ -193,7 +193,7 @@ impl Error {
                     root.display(),
                     storage.display()
                 ),
-                Purpose::BringAway | Purpose::Nothing => {
+                Purpose::BringAway | Purpose::EndEmpty => {
                     format!(
                         "free some space in the file system of {}",
                         storage.display()
@@ -394,7 +394,7 @@ impl fmt::Display for Error {
                         f,
                         "the storage of {instance} is full, and the last of it is kept for a drain: {cause}"
                     ),
-                    Purpose::BringAway | Purpose::Nothing => write!(f, "the storage of {instance} is full: {cause}"),
+                    Purpose::BringAway | Purpose::EndEmpty => write!(f, "the storage of {instance} is full: {cause}"),
                 }
             }
             Error::Drain(halt) => halt.fmt(f),

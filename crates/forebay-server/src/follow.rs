@@ -6,16 +6,16 @@ use forebay_core::facts::{Cred, Facts, Label, Stop};
 use forebay_core::label;
 use forebay_core::ops::FollowUp;
 use forebay_core::path::TreePath;
-use forebay_core::record::{ObjectName, PathRecord};
-use forebay_core::repair::is_marker;
+use forebay_core::record::{Kind, ObjectName, PathRecord};
+use forebay_core::storage::Unmade;
 use forebay_core::table::{TableError, Tables};
 use forebay_core::walk::{Place, Walk};
-use forebay_objects::{Retired, Shape, shape};
+use forebay_objects::Retired;
 use forebay_sys::Errno;
 use std::fmt;
 
-/// Objects that are made before somebody else gets a turn.
-const LABELLED_AT_ONCE: usize = 256;
+/// Markers that are made before somebody else gets a turn.
+const MARKED_AT_ONCE: usize = 256;
 
 /// What is unlinked after the next sync point, and before the request is answered.
 #[derive(Default)]
@@ -44,13 +44,10 @@ pub(crate) fn begin(server: &ServerHandle, follow_ups: &[FollowUp], after: &mut 
                 ),
             },
             // It gets the label that is right when it is made.
-            FollowUp::Relabel(object, _) if server.objects.waits_for_label(*object) => {}
+            FollowUp::Relabel(object, _) if server.objects.is_unmade(*object) => {}
             FollowUp::Relabel(object, _) => relabel(server, *object),
-            FollowUp::Label(object) => {
-                if server.objects.label_later(*object) {
-                    server.durability.labels_wait();
-                }
-            }
+            // It waits since before the commit.
+            FollowUp::Mark(_) => {}
             FollowUp::Touch(Place::Born(object)) => server.objects.touch(*object),
             FollowUp::Touch(Place::Merged(path)) => server.lower.touch(path),
         }
@@ -114,27 +111,32 @@ pub(crate) fn relabel(server: &ServerHandle, object: ObjectName) {
     }
 }
 
-/// Makes some of the objects that only carry a label.
-pub(crate) fn label_some(server: &ServerHandle) {
-    for object in server.objects.due_markers(LABELLED_AT_ONCE) {
-        relabel(server, object);
-        // It is tried again, unless it has got its label or its record is gone.
-        server.objects.put_off_marker(object);
+/// Markers of this commit are to be made later. To be called when nobody can see it yet.
+pub(crate) fn mark_later(server: &ServerHandle, markers: &[ObjectName]) {
+    for marker in markers {
+        if server.objects.mark_later(*marker) {
+            server.durability.markers_wait();
+        }
     }
 }
 
-/// Makes all of them; false if that has failed for one. The tables tell the next start of it.
-pub(crate) fn label_all(server: &ServerHandle) -> bool {
-    loop {
-        let due = server.objects.due_markers(usize::MAX);
-        if due.is_empty() {
-            return true;
-        }
-        let mut made = due.iter().map(|object| try_to_relabel(server, *object));
-        if !made.all(|made| made.is_ok()) {
-            return false;
-        }
+/// Makes some of the markers that wait.
+pub(crate) fn make_markers(server: &ServerHandle) {
+    for marker in server.objects.due_markers(MARKED_AT_ONCE) {
+        relabel(server, marker);
+        // If that has failed.
+        server.objects.put_off_marker(marker);
     }
+}
+
+/// Makes all markers that wait; false if that has failed for one. The tables tell the next start of it.
+pub(crate) fn make_all_markers(server: &ServerHandle) -> bool {
+    let due = server.objects.due_markers(usize::MAX);
+    let new = server.objects.due_markers(usize::MAX);
+    for marker in due.into_iter().chain(new) {
+        relabel(server, marker);
+    }
+    server.objects.unmade() == Unmade::None
 }
 
 /// As [`relabel`], for callers that say themselves what has failed.
@@ -181,9 +183,9 @@ fn label_anew(
         return Ok(());
     };
     let label = label_for(server, facts, &path, &record)?;
-    let written = match is_marker(record.kind) && shape(object) == Shape::File {
-        true => server.objects.make_marker(object, &label),
-        false => server.objects.write_label(object, &label),
+    let written = match record.kind {
+        Kind::Whiteout => server.objects.make_marker(object, &label),
+        _ => server.objects.write_label(object, &label),
     };
     written.map_err(Unlabelled::Object)
 }

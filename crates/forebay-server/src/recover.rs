@@ -26,9 +26,9 @@ const COMPARED_BYTES: usize = 1 << 18;
 /// The store failed.
 pub fn end(server: &ServerHandle) -> Result<(), TableError> {
     server.namespace.serve_for(Purpose::BringAway);
-    if !follow::label_all(server) {
+    if !follow::make_all_markers(server) {
         server.log.line(format_args!(
-            "some removals and renames are told by the tables alone; the next start tries again to note them beside the files"
+            "of some removals the tables alone tell: their markers could not be made; the next start tries again"
         ));
     }
     server.sync_point()?;
@@ -55,7 +55,10 @@ pub fn end(server: &ServerHandle) -> Result<(), TableError> {
     server.namespace.sync()?;
     if is_empty {
         server.hold.release();
-        server.namespace.serve_for(Purpose::Nothing);
+        let withheld = server.objects.withheld();
+        if withheld.is_ok_and(|withheld| withheld.is_empty()) {
+            server.namespace.serve_for(Purpose::EndEmpty);
+        }
     }
     Ok(())
 }
@@ -137,10 +140,25 @@ fn sweep(
     }
     server.objects.forget_last_life();
     for object in sweep.relabel {
-        follow::relabel(server, object);
-        done.relabeled += 1;
+        // Thousands may be missing, and calls wait.
+        if is_unmade_marker(server, object)? {
+            follow::mark_later(server, &[object]);
+        } else {
+            follow::relabel(server, object);
+            done.relabeled += 1;
+        }
     }
     Ok(())
+}
+
+fn is_unmade_marker(server: &ServerHandle, object: ObjectName) -> Result<bool, TableError> {
+    let tables = server.namespace.tables();
+    let record = match tables.path_of(object)? {
+        Some(path) => tables.get(&path)?,
+        None => None,
+    };
+    let is_marker = record.is_some_and(|record| record.kind == Kind::Whiteout);
+    Ok(is_marker && server.objects.attr(object) == Err(Errno::NOENT))
 }
 
 /// All objects in folders from this one on.

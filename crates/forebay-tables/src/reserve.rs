@@ -174,11 +174,11 @@ impl Reserve {
         Ok(both.first == Keeping::Hold)
     }
 
-    /// The tables are closed. What a user has no need of is given up: there is a storage for each directory of the PFS that a
-    /// program ever ran in. Else what is free goes into the last part, if that is not whole: whoever brings data away next finds
-    /// it there.
+    /// The tables are closed. A storage that holds nothing gives all of the room up: there is one for each directory of the PFS in
+    /// which a program ever ran. In any other one, what is free goes into the last part if that is not whole: whoever brings data
+    /// away next finds it there.
     pub fn leave(&self) {
-        if self.purpose() == Purpose::Nothing {
+        if self.purpose() == Purpose::EndEmpty {
             self.release();
         } else if self.is_released() {
             self.put_back_last();
@@ -254,7 +254,7 @@ mod tests {
         assert!(reserve.restore());
         reserve.leave();
         assert!(entries() > 0);
-        reserve.serve_for(Purpose::Nothing);
+        reserve.serve_for(Purpose::EndEmpty);
         reserve.leave();
         assert_eq!(entries(), 0);
     }

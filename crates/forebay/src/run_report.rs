@@ -155,7 +155,7 @@ pub struct RunReport<'r> {
     pub counters: &'r BridgeCounters,
     /// What was in the buffer when the run did not wait any longer.
     pub inventory: &'r Inventory,
-    /// Dirty files that an earlier run had left.
+    /// Dirty files of other runs, earlier ones and those that went on.
     pub inherited: &'r Inventory,
     /// Bytes of the command's system calls.
     pub calls: CallBytes,
@@ -342,7 +342,7 @@ impl RunReport<'_> {
             line(
                 "",
                 format!(
-                    "  of these, {} ({}) were left by an earlier run",
+                    "  of these, {} ({}) are of other runs",
                     units::count(self.inherited.dirty_files, "file", "files"),
                     units::bytes(self.inherited.dirty_bytes)
                 ),

@@ -111,7 +111,7 @@ struct Exchanged {
     path: TreePath,
     record: PathRecord,
     has_below: bool,
-    /// It is a directory on the PFS.
+    /// It is a directory.
     is_dir: bool,
 }
 
@@ -296,7 +296,12 @@ impl Choose {
             None => None,
         };
         for one in &mut conflict.ring {
-            one.is_dir = found.next().flatten().is_some_and(|attr| attr.is_dir());
+            let known = one.record.arriving.as_deref();
+            let is_it = |attr: &Attr| known.is_none_or(|known| known.is(attr));
+            one.is_dir = found
+                .next()
+                .flatten()
+                .is_some_and(|attr| attr.is_dir() && is_it(&attr));
         }
         conflict.is_of_both = conflict.record.kind == Kind::Dir
             && conflict.record.hides.is_none()
@@ -540,7 +545,11 @@ impl Conflict {
         }
         let why = match &self.went_to {
             // It would show in two places.
-            Some(_) if !self.ring.is_empty() && !self.has_below && !has_dir_at_origin => {
+            Some(_)
+                if !self.ring.is_empty()
+                    && !self.has_below
+                    && (is_replaced || !has_dir_at_origin) =>
+            {
                 return None;
             }
             Some(path) if !is_replaced || side == Side::Theirs => {
@@ -572,8 +581,7 @@ const IS_DIR: &str = "it is a directory of the buffer: if theirs is a directory 
 const IS_DIR_OVER: &str = "it is a directory of the buffer in the place of theirs: take ours, and theirs goes with all that is in it; else move what is theirs out of the way on the PFS and drain again, or rename or remove ours with `forebay run` and take theirs then";
 
 /// Why what has exchanged names with a directory does not get its old one.
-const IS_DIR_EXCHANGED: &str =
-    "a directory of the buffer: take ours, or exchange them back with `forebay run`";
+const IS_DIR_EXCHANGED: &str = "a directory: take ours, or exchange them back with `forebay run`";
 
 /// Why this directory is not chosen about.
 fn is_dir(record: &PathRecord) -> &'static str {

@@ -114,22 +114,13 @@ impl Context<'_> {
         let Some(hidden) = hidden else {
             return Ok(());
         };
-        let fresh = self.make(
-            found,
-            Kind::Whiteout,
-            NewKind::Marker,
-            (self.cred.uid, self.cred.gid, 0),
-            None,
-            Some(&hidden),
-        )?;
-        plan.label(fresh.object);
-        plan.put(
-            found.path.clone(),
-            PathRecord {
-                ino: 0,
-                ..self.record(Kind::Whiteout, fresh, Some(hidden))
-            },
-        );
+        check_name(found)?;
+        check_length(&found.path)?;
+        // If the tables are lost before it is made, what was removed shows again. Without that of a rename more would be lost.
+        let marker = Fresh::new(self.facts.new_marker(), 0);
+        plan.mark(marker.object);
+        let whiteout = self.record(Kind::Whiteout, marker, Some(hidden));
+        plan.put(found.path.clone(), whiteout);
         Ok(())
     }
 
@@ -278,10 +269,10 @@ impl Plan {
             .push(FollowUp::Relabel(object, path.clone()));
     }
 
-    /// A new object only carries its label, which may come later.
-    pub(super) fn label(&mut self, object: ObjectName) {
+    /// A record names this new marker, which may be made later.
+    pub(super) fn mark(&mut self, object: ObjectName) {
         self.puts.push(Change::Relabel(object));
-        self.follow_ups.push(FollowUp::Label(object));
+        self.follow_ups.push(FollowUp::Mark(object));
     }
 
     /// An entry of `dir` has come or gone.

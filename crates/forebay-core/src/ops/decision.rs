@@ -163,8 +163,8 @@ pub enum FollowUp {
     Remove(ObjectName),
     /// Write the label anew from the record at this path; then the relabel mark may go.
     Relabel(ObjectName, TreePath),
-    /// Make the object, which only carries its label, some time; then the relabel mark may go. Most are gone before.
-    Label(ObjectName),
+    /// Make the marker, which a record names from now on, some time; then the relabel mark may go. Most are gone before.
+    Mark(ObjectName),
     /// A name in this directory appeared or went: set its mtime and ctime to now.
     Touch(Place),
 }

@@ -51,7 +51,7 @@ fn assert_marked(decision: &Decision) {
                     .any(|c| matches!(c, Change::Doom(o) if o == object))
                     || unseen.is_some_and(|u| u.records.iter().any(|(_, o)| o == object))
             }
-            FollowUp::Relabel(object, _) | FollowUp::Label(object) => {
+            FollowUp::Relabel(object, _) | FollowUp::Mark(object) => {
                 decision.batch.contains(&Change::Relabel(*object))
             }
             FollowUp::Touch(_) => true,

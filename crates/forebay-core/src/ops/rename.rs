@@ -158,7 +158,6 @@ impl Context<'_> {
                     arriving: Some(Box::new(Identity::of_leaving(attr))),
                     ..self.record(Kind::Moved, fresh, hidden)
                 };
-                plan.label(record.object);
                 plan.put(dst.path.clone(), record);
             }
             // A born node is known by its record.

@@ -183,6 +183,10 @@ impl Facts for Watch<'_> {
         self.facts.fresh(spec)
     }
 
+    fn new_marker(&self) -> ObjectName {
+        self.facts.new_marker()
+    }
+
     fn next_version(&self) -> u64 {
         self.facts.next_version()
     }

@@ -82,7 +82,7 @@ pub trait World {
     fn times_wait(&self) -> bool;
     /// Next version number for records.
     fn next_version(&self) -> u64;
-    /// The name of a new object that only carries its label. Nothing is made yet ([`FollowUp::Label`](crate::ops::FollowUp::Label)).
+    /// See [`Facts::new_marker`].
     fn new_marker(&self) -> ObjectName;
     /// This bridge.
     fn me(&self) -> BridgeId;
@@ -426,9 +426,6 @@ impl Facts for Look<'_> {
     }
 
     fn fresh(&self, spec: &NewObject) -> Outcome<Fresh> {
-        if spec.what == NewKind::Marker {
-            return Ok(Fresh::new(self.world.new_marker(), 0));
-        }
         let source = match &spec.what {
             NewKind::Staged { lower, .. } => self.lower(lower)?.map(|file| (file.ino, file.ctime)),
             _ => None,
@@ -446,6 +443,10 @@ impl Facts for Look<'_> {
                 Err(Stop::Need(Need::Object(Arc::new(spec.clone()))))
             }
         }
+    }
+
+    fn new_marker(&self) -> ObjectName {
+        self.world.new_marker()
     }
 
     fn next_version(&self) -> u64 {

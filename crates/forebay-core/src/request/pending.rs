@@ -159,6 +159,19 @@ impl Pending {
         self.changes
     }
 
+    /// Markers that records of the commit under way name.
+    pub fn new_markers(&self) -> Vec<ObjectName> {
+        let Stage::Committing(committing) = &self.stage else {
+            return Vec::new();
+        };
+        let follow_ups = committing.follow.iter();
+        let markers = follow_ups.filter_map(|follow_up| match follow_up {
+            ops::FollowUp::Mark(marker) => Some(*marker),
+            _ => None,
+        });
+        markers.collect()
+    }
+
     /// Is its outcome known, whatever others change from now on?
     pub fn is_over(&self) -> bool {
         matches!(self.stage, Stage::Over(_))

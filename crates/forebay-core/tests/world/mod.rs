@@ -3,8 +3,8 @@
 #![allow(dead_code)] // each test file uses its part
 
 use forebay_core::facts::{
-    Attr, Cred, Facts, Fresh, Judged, LowerEntry, LowerPage, NewKind, NewObject, Outcome, Settings,
-    Stop,
+    Attr, Cred, Facts, Fresh, Judged, Label, LabelParent, LowerEntry, LowerPage, NewKind,
+    NewObject, Outcome, Settings, Stop,
 };
 use forebay_core::fault::Fault;
 use forebay_core::ops::{
@@ -334,6 +334,25 @@ impl Facts for World {
         };
         self.objects.borrow_mut().insert(object, spec.clone());
         Ok(Fresh::new(object, n))
+    }
+    fn new_marker(&self) -> ObjectName {
+        // It is there at once, and gets its label from its record.
+        let label = Label {
+            kind: Kind::Whiteout,
+            parent: LabelParent::Lower(TreePath::root()),
+            name: Vec::new(),
+            origin: None,
+            hides: None,
+        };
+        let spec = NewObject {
+            what: NewKind::Marker,
+            label,
+            mode: 0,
+            uid: 0,
+            gid: 0,
+        };
+        let fresh = self.fresh(&spec).expect("nothing is asked for");
+        fresh.object
     }
     fn next_version(&self) -> u64 {
         self.number()

@@ -251,7 +251,6 @@ fn look(
         let found = FoundRecord {
             leads_back: tables.path_of(object)?.as_ref() == Some(path),
             names: names.get(&object.oid).copied().unwrap_or_default(),
-            shape: shape(object),
             is_label_due: to_label.contains(&object),
             object: found_object(server, facts, path, record),
         };

@@ -360,8 +360,15 @@ impl Work {
             .copies
             .iter()
             .find(|(object, _)| names(&batch, *object));
-        let may_happen =
-            || copy.is_none_or(|(_, of)| !server.in_place.was_granted_since(of.inode, of.since));
+        let markers = self.pending.new_markers();
+        let may_happen = || {
+            let granted = |of: &CopyOf| server.in_place.was_granted_since(of.inode, of.since);
+            let may = copy.is_none_or(|(_, of)| !granted(of));
+            if may {
+                follow::mark_later(server, &markers);
+            }
+            may
+        };
         match server
             .namespace
             .commit(turn, token, batch, unseen, self.is_long, may_happen)

@@ -4,7 +4,7 @@
 //! It looks at the record, at the directory above, and at the record again: if
 //! that is still the same version, then the directory was above it in between.
 
-use super::disk::{Inode, Work, is_dir};
+use super::disk::{Inode, Work};
 use super::env::{Alarm, Env};
 use super::look::Hand;
 use super::node::{Node, Purpose, Waiter};
@@ -13,13 +13,12 @@ use forebay_core::facts::{Cred, Facts, Label, Outcome, Stop};
 use forebay_core::label::label_at;
 use forebay_core::path::TreePath;
 use forebay_core::record::{Kind, ObjectName};
-use forebay_core::repair::is_marker;
 use forebay_core::request::{Known, Look};
 use forebay_core::table::{Change, Tables};
 use forebay_core::walk::Walk;
 
-/// Objects that only carry a label are made so much later.
-const LABELS_WAIT_US: u64 = 20_000;
+/// Markers are made so much later.
+const MARKERS_WAIT_US: u64 = 20_000;
 
 /// A label that is being written.
 #[derive(Debug, Default)]
@@ -43,25 +42,25 @@ impl Node {
         }
     }
 
-    /// Does the object only carry its label, and has it none yet?
+    /// Is it a marker that is not made yet?
     fn is_to_be_made(&self, object: ObjectName, kind: Kind) -> bool {
         let is_made = self.disk.objects.contains_key(&object);
-        !is_made && is_marker(kind) && !is_dir(object.oid)
+        !is_made && kind == Kind::Whiteout
     }
 
-    /// Is it an object that may get its label later?
+    /// Is it a marker that may be made later?
     pub(super) fn comes_later(&self, object: ObjectName) -> bool {
         let path = self.tables.path_of(object).ok().flatten();
         let record = path.and_then(|path| self.tables.get(&path).ok().flatten());
         record.is_some_and(|record| self.is_to_be_made(object, record.kind))
     }
 
-    pub(super) fn label_later(&mut self, object: ObjectName, env: &mut Env) {
+    pub(super) fn mark_later(&mut self, object: ObjectName, env: &mut Env) {
         match self.labels.get_mut(&object) {
             Some(labeling) => labeling.outdated = true,
             None => {
                 self.labels.insert(object, Labeling::default());
-                self.alarm(LABELS_WAIT_US, Alarm::Label(object), env);
+                self.alarm(MARKERS_WAIT_US, Alarm::Label(object), env);
             }
         }
     }

@@ -64,7 +64,10 @@ impl Node {
             return false;
         }
         let object = link.unwrap_or(ObjectName { oid, link: 0 });
-        let shown = ino(oid);
+        let shown = match spec.what {
+            NewKind::Marker => 0,
+            _ => ino(oid),
+        };
         let mut inode = link.is_none().then(|| Inode::new(shown, 0));
         if let NewKind::Symlink(text) = &spec.what {
             env.texts.insert(shown, text.clone());

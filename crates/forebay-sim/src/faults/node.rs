@@ -592,7 +592,7 @@ impl Node {
                 }
                 Change::Doom(object) => self.unlink(*object, env),
                 Change::Relabel(object) if self.comes_later(*object) => {
-                    self.label_later(*object, env);
+                    self.mark_later(*object, env);
                 }
                 Change::Relabel(object) => self.relabel(*object),
                 change => {

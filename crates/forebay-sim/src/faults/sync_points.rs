@@ -14,7 +14,7 @@ use forebay_core::record::{BridgeId, Kind, ObjectId, ObjectName};
 use forebay_core::recovery::{self, Fate, Loss, Stray};
 use forebay_core::request::{Known, Look};
 use forebay_core::storage::{
-    Beside, Removal, StorageOrder, SyncRound, SyncStep, Syncing, Unlabelled, Wish,
+    Beside, Removal, StorageOrder, SyncRound, SyncStep, Syncing, Unmade, Wish,
 };
 use forebay_core::table::{Change, Tables, WriteTables};
 use forebay_core::walk::Walk;
@@ -198,7 +198,7 @@ impl Node {
             is_durable,
             has_removed: !points.free.is_empty(),
             // They have times of their own here.
-            unlabelled: Unlabelled::None,
+            unmade: Unmade::None,
         };
         match points.syncing.next(now, beside) {
             SyncRound::Sync { askers, whole, .. } => self.begin_sync_point(askers, whole, env),
@@ -212,7 +212,7 @@ impl Node {
                 let delay = until.saturating_sub(now).as_micros() as u64;
                 self.alarm(delay, Alarm::Syncing, env);
             }
-            SyncRound::Label | SyncRound::Wait(None) | SyncRound::End => {}
+            SyncRound::Mark | SyncRound::Wait(None) | SyncRound::End => {}
         }
     }
 

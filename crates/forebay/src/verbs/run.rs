@@ -155,10 +155,10 @@ pub fn run(args: &cli::RunArgs, verbose: bool) -> Result<u8, Fault> {
             if let Some(recorder) = recorder {
                 recorder.discard();
             }
-            // The command did not run, so there is nothing to drain. Data of an earlier run stays in the buffer.
+            // The command did not run, so there is nothing to drain. Data of other runs stay in the buffer.
             if inherited.is_dirty() {
                 eprintln!(
-                    "forebay: nothing was drained: what an earlier run has left is still in the buffer"
+                    "forebay: nothing was drained: what other runs have made is still in the buffer"
                 );
                 eprintln!(
                     "  hint: to bring it to the PFS, run: {}",
@@ -214,7 +214,7 @@ fn recorder_for(args: &cli::RunArgs, place: &Place, verbose: bool) -> Option<Rec
 
 fn inherited_text(inherited: &Inventory, no_drain: bool) -> String {
     format!(
-        "an earlier run has left {} ({}) in the buffer that the PFS does not have; {}",
+        "the buffer has {} ({}) of other runs that the PFS does not have; {}",
         units::count(inherited.dirty_files, "file", "files"),
         units::bytes(inherited.dirty_bytes),
         if no_drain {

@@ -1032,18 +1032,22 @@ fn what_was_renamed_and_removed_by_others_is_let_go() {
 
 #[test]
 fn files_that_have_exchanged_their_names_get_them_back_together() {
-    for path in ["d/a", "d/b"] {
-        let scene = Scene::new();
-        let before = tree(&scene.pfs);
-        scene.inside("mv d/a x; mv d/b d/a; mv x d/b");
-        scene.outside("echo theirs > new; mv new d/a");
-        let (code, said) = scene.drain(&[]);
-        assert_eq!(code, 75, "{said}");
-        let (code, said) = scene.drain(&["--take", "theirs", path]);
-        assert_eq!(code, 0, "{path}: {said}");
-        let mut wanted = before;
-        wanted.insert("d/a".to_owned(), "theirs\n".to_owned());
-        assert_eq!(tree(&scene.pfs), wanted);
+    let replaced = [
+        ("echo theirs > new; mv new d/a", "d/a"),
+        ("rm d/a; mkdir d/a; echo theirs > d/a/new", "d/a/new"),
+    ];
+    for (outside, theirs) in replaced {
+        for path in ["d/a", "d/b"] {
+            let scene = Scene::new();
+            scene.inside("mv d/a x; mv d/b d/a; mv x d/b");
+            scene.outside(outside);
+            let (code, said) = scene.drain(&[]);
+            assert_eq!(code, 75, "{said}");
+            let (code, said) = scene.drain(&["--take", "theirs", path]);
+            assert_eq!(code, 0, "{outside}, {path}: {said}");
+            let now = tree(&scene.pfs);
+            assert_eq!((&*now[theirs], &*now["d/b"]), ("theirs\n", "b\n"));
+        }
     }
 }
 

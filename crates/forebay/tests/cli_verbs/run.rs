@@ -104,7 +104,7 @@ fn files_arrive_on_the_pfs_and_no_process_and_no_copy_stays() {
     assert_eq!(fs::read_to_string(stage.path("pfs/d/b")).unwrap(), "two\n");
     assert!(stage.bridges().is_empty());
     let status = stage.script(&["--no-drain"], "true").ends_with(0);
-    assert!(!status.err.contains("an earlier run"), "{}", status.err);
+    assert!(!status.err.contains("of other runs"), "{}", status.err);
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn without_a_drain_the_data_stays_and_the_next_run_sees_and_drains_it() {
     let said = stage
         .script(&[], "cat pfs/f; echo more >> pfs/f")
         .ends_with(0)
-        .tells("an earlier run has left 1 file (5 B)");
+        .tells("the buffer has 1 file (5 B) of other runs");
     assert_eq!(said.out, "kept\n");
     assert_eq!(stage.on_pfs()["f"], "kept\nmore\n");
 }
@@ -346,7 +346,7 @@ fn what_a_killed_run_has_left_is_picked_up_by_the_next_one() {
     let said = stage
         .script(&[], "cat pfs/f")
         .ends_with(0)
-        .tells("an earlier run has left 1 file (5 B)");
+        .tells("the buffer has 1 file (5 B) of other runs");
     assert_eq!(said.out, "left\n");
     assert_eq!(stage.on_pfs()["f"], "left\n");
 }

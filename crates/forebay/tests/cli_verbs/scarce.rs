@@ -110,7 +110,6 @@ fn a_storage_that_a_program_keeps_full_while_bridges_are_killed_is_drained_in_th
     }
 }
 
-/// `forebay` with these arguments and this limit, as `prlimit` takes it.
 #[test]
 fn a_buffer_that_holds_nothing_takes_no_room() {
     let stage = Stage::new();
@@ -132,6 +131,7 @@ fn a_buffer_that_holds_nothing_takes_no_room() {
     assert_eq!(stage.on_pfs()["f"], "1\n2\n");
 }
 
+/// `forebay` with these arguments and this limit, as `prlimit` takes it.
 fn limited(stage: &Stage, limit: &str, arguments: &[&str]) -> Said {
     let mut command = stage.command("prlimit");
     command.arg(limit).arg(common::forebay()).args(arguments);

@@ -342,8 +342,14 @@ impl World {
         // A bridge that has died does not know any more that a program has written in place to what was removed.
         let pfs = self.lower.borrow();
         let is_excused = |left: &Left| left.reason == Reason::Changed && pfs.holds_ours(&left.path);
-        let mut left = report.iter().flatten().flat_map(|report| &report.left);
-        let is_forgotten = self.env.counts.crashes > 0 && left.all(is_excused);
+        let mut unfinished = report
+            .iter()
+            .filter(|r| !r.as_ref().is_some_and(|r| r.released));
+        let is_forgotten = self.env.counts.crashes > 0
+            && unfinished.all(|report| {
+                let left = report.iter().flat_map(|report| &report.left);
+                left.clone().next().is_some() && left.clone().all(is_excused)
+            });
         if self.env.drain.intruders || self.forgets_drained {
             return Ok(());
         }

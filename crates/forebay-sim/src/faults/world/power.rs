@@ -11,7 +11,6 @@ use crate::faults::sync_points::Asker;
 use forebay_core::bridge::Bridge;
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, Kind, PathRecord, Token};
-use forebay_core::repair::is_marker;
 use forebay_core::storage::Wish;
 use forebay_core::table::Tables;
 use std::collections::{BTreeMap, BTreeSet};
@@ -245,7 +244,7 @@ impl World {
     /// A path of this bridge whose object is not at the bridge that keeps it, and that no transaction is about to change.
     fn without_object(&self, node: &Node) -> Option<TreePath> {
         let bridge = node.bridge.as_ref()?;
-        // What only carries a label is made again, if a mark says so, or will when the transaction is over.
+        // The marker of a removal is made again, if a mark says so, or will when the transaction is over.
         let is_announced = |keeper: &Node, record: &PathRecord| {
             let object = record.object;
             let is_marked = || {
@@ -258,7 +257,7 @@ impl World {
                     .as_ref()
                     .is_none_or(|bridge| !bridge.is_quiet())
             };
-            is_marker(record.kind) && (is_marked() || is_open())
+            record.kind == Kind::Whiteout && (is_marked() || is_open())
         };
         let is_there = |record: &PathRecord| {
             let object = record.object;
