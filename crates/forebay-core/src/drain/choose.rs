@@ -92,6 +92,8 @@ struct Conflict {
     has_below: bool,
     /// What was renamed away from where their version is.
     went_to: Option<TreePath>,
+    /// What has taken the old place of the renamed thing, and would replace it if it went back there.
+    replaced_by: Option<TreePath>,
     /// What has exchanged its names with this, if theirs is taken: it is where it was before only together with this.
     ring: Vec<Exchanged>,
     /// The directory that it is in is not on the PFS any more.
@@ -233,6 +235,14 @@ impl Choose {
             self.state = State::Wait;
             return Ok(());
         }
+        let replaced_by = match (&record.origin, self.choice.side) {
+            (Some(origin), Side::Theirs) if ring.is_empty() => {
+                let keeper = self.keeper(facts, origin, &mut reads)?;
+                let stays = |r: &PathRecord| r.kind != Kind::Whiteout;
+                keeper.filter(|(_, r)| stays(r)).map(|(path, _)| path)
+            }
+            _ => None,
+        };
         let has_below = !facts.below(path)?.is_empty();
         let is_single =
             has_contents(&record) || matches!(record.kind, Kind::Moved | Kind::Whiteout);
@@ -265,6 +275,7 @@ impl Choose {
             at_origin: None,
             has_below,
             went_to,
+            replaced_by,
             ring,
             lacks_dir,
             is_of_both: false,
@@ -378,7 +389,7 @@ impl Choose {
                 record.replaces = now.map(Identity::leaving);
                 Some(record)
             }
-            // Others may have changed it since it was renamed.
+            // Its directory was removed. Others may have changed it since it was renamed.
             (false, false) => {
                 let then = conflict.record.arriving.as_deref();
                 record.keeps(origin, then.map(|then| then.staying()).or(now)?);
@@ -541,6 +552,11 @@ impl Conflict {
             return Some(format!(
                 "it has exchanged names with {}: {IS_DIR_EXCHANGED}",
                 dir.path
+            ));
+        }
+        if let Some(path) = self.replaced_by.as_ref().filter(|_| !is_replaced) {
+            return Some(format!(
+                "{path} has taken its old place, and would replace it: take both, or ours"
             ));
         }
         let why = match &self.went_to {

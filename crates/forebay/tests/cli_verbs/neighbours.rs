@@ -1052,6 +1052,28 @@ fn files_that_have_exchanged_their_names_get_them_back_together() {
 }
 
 #[test]
+fn what_was_renamed_does_not_go_back_to_where_it_would_be_lost() {
+    for inside in [
+        "mv d/b x; echo new > d/b",
+        "mv d/b x; mv f d/b",
+        "mv d/b x; mkdir d/b",
+    ] {
+        let scene = Scene::new();
+        scene.inside(inside);
+        scene.outside("echo theirs > new; mv new x");
+        let (code, said) = scene.drain(&[]);
+        assert_eq!(code, 75, "{said}");
+        let (code, said) = scene.drain(&["--take", "theirs", "x"]);
+        assert_eq!(code, 75, "{inside}: {said}");
+        assert!(said.contains("take both, or ours"), "{said}");
+        let (code, said) = scene.drain(&["--take", "both", "x"]);
+        assert_eq!(code, 0, "{inside}: {said}");
+        let now = tree(&scene.pfs);
+        assert_eq!((&*now["x"], &*now["x.ours"]), ("theirs\n", "b\n"));
+    }
+}
+
+#[test]
 fn of_a_renamed_directory_that_others_have_replaced_nothing_is_lost() {
     for side in ["ours", "theirs", "both"] {
         let scene = Scene::new();
