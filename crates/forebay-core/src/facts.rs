@@ -89,7 +89,8 @@ pub enum NewKind {
     Node(u64),
     /// A further hard link to this backing object.
     LinkTo(ObjectName),
-    /// An empty file that only carries its label (whiteout, moved).
+    /// The marker of something renamed: an empty file that only carries its label. That of a removal comes later
+    /// ([`Facts::new_marker`]).
     Marker,
     /// A copy of the PFS file at this path, with its mode, owner and times; at most `bytes` of it.
     Staged {

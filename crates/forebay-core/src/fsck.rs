@@ -38,7 +38,7 @@ pub struct FoundRecord {
     pub leads_back: bool,
     /// How many records name its object.
     pub names: u32,
-    /// A mark tells that its label is still to be written.
+    /// A mark tells that its label is still to be written, or its marker to be made.
     pub is_label_due: bool,
     /// Its object.
     pub object: Result<FoundObject, Unavailable>,

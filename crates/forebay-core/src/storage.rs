@@ -12,7 +12,7 @@ use std::time::Duration;
 /// are to stay below a second.
 pub const LONGEST_UNSYNCED: Duration = Duration::from_millis(500);
 
-/// Markers are made after this time: the tables tell what they do, and most are gone before.
+/// Markers of removals are made so long after the first that waits: the tables tell what they do, and many are gone before.
 pub const MARKERS_WAIT: Duration = Duration::from_secs(5);
 
 /// What a file system makes of changes when the power fails.

@@ -1,5 +1,5 @@
-//! Markers of removals are made some time after their records: the tables tell what they do, most are gone before, and to make a
-//! file for each would be the most of what a removal costs.
+//! Markers of removals are made some time after their records: the tables tell what they do, most are gone before, and a
+//! file for each would be most of the cost of a removal.
 
 use super::{Objects, Shape};
 use crate::label;
@@ -42,7 +42,7 @@ impl Objects {
         object
     }
 
-    /// The marker is to be made later. To be called when nobody can see the record yet that names it. True if no other one waits.
+    /// The marker is to be made later. To be called when nobody can see the record yet that names it, or before anybody is served. True if no other one waits.
     pub fn mark_later(&self, object: ObjectName) -> bool {
         let mut waiting = self.markers.0.lock();
         let is_first = waiting.new.is_empty() && waiting.due.is_empty();
@@ -87,29 +87,36 @@ impl Objects {
         }
     }
 
+    /// All of them wait as those do that come now.
+    pub fn put_off_markers(&self) {
+        let mut waiting = self.markers.0.lock();
+        let due = std::mem::take(&mut waiting.due);
+        waiting.new.extend(due);
+    }
+
     /// Makes a marker, if it is not there, or replaces its label.
     ///
     /// # Errors
-    /// Those of the file system. All is as it was.
+    /// Those of the file system. All is as it was, or it has a file and waits no more.
     pub fn make_marker(&self, object: ObjectName, label: &Label) -> Sys<()> {
         // Whoever removes it meanwhile waits, and finds the file.
         let mut waiting = self.markers.0.lock();
         let folder = self.folder(object, true)?;
         let name = Backing::name(object, false);
         let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL;
-        match sys::open(folder.as_fd(), &name, flags, 0o600) {
+        let labelled = match sys::open(folder.as_fd(), &name, flags, 0o600) {
             Ok(fd) => {
                 let labelled = self.put_label(fd.as_fd(), object, &label::encode(label));
-                if labelled.is_err() {
-                    // If it stays, nobody knows what it is.
-                    self.remove(object)?;
+                if labelled.is_err() && self.remove(object).is_ok() {
+                    return labelled;
                 }
-                labelled?;
+                labelled
             }
-            Err(Errno::EXIST) => self.write_label(object, label)?,
+            Err(Errno::EXIST) => self.write_label(object, label),
             Err(e) => return Err(e),
-        }
+        };
+        // It has a file, also if that has no label: the mark stays.
         waiting.forget(object);
-        Ok(())
+        labelled
     }
 }

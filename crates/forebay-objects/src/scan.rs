@@ -135,6 +135,8 @@ impl Objects {
 
     /// Removes folders that hold nothing.
     pub fn sweep(&self) {
+        // One of them may be needed again.
+        self.folders.write().clear();
         for kind in ["obj", "dir"] {
             for folder in self.list(kind).unwrap_or_default() {
                 let path = format!("{kind}/{}", String::from_utf8_lossy(&folder));

@@ -4,6 +4,7 @@ use super::*;
 use forebay_core::facts::{Attr, Judged, Label, LabelParent};
 use forebay_core::path::TreePath;
 use forebay_core::record::Kind;
+use forebay_core::storage::Unmade;
 use std::path::PathBuf;
 
 /// An instance directory, removed at the end.
@@ -390,4 +391,33 @@ fn a_file_that_its_owner_may_not_read_keeps_its_change_time_when_it_is_written_o
         objects.write_out_own().unwrap();
         assert_eq!(times(), before);
     });
+}
+
+#[test]
+fn markers_wait_are_made_once_and_those_that_go_before_leave_nothing() {
+    let instance = Instance::new("markers");
+    let objects = instance.objects(1);
+    let label = file().label;
+    let count = || objects.scan(0).unwrap().len();
+    let [made, gone, late] = [(); 3].map(|()| objects.new_marker());
+    assert!(objects.mark_later(made) && !objects.mark_later(gone));
+    assert_eq!((objects.unmade(), count()), (Unmade::New, 0));
+    assert_eq!(objects.due_markers(9).len(), 2);
+    // What comes now is not due before all that are have been tried.
+    objects.mark_later(late);
+    assert_eq!(objects.due_markers(9).len(), 2);
+    objects.make_marker(made, &label).unwrap();
+    assert_eq!(objects.retire(gone), Ok(Retired::Unmade));
+    assert_eq!((objects.unmade(), count()), (Unmade::New, 1));
+    assert_eq!(objects.read_label(made), Ok(Some(label.clone())));
+    // One that could not be made waits as the new ones do.
+    assert_eq!(objects.due_markers(9), [late]);
+    objects.put_off_marker(late);
+    assert_eq!(objects.unmade(), Unmade::New);
+    // Once it has a file it is an object like any other, however often it is labelled.
+    objects.make_marker(made, &label).unwrap();
+    assert!(!objects.is_unmade(made) && objects.is_unmade(late));
+    objects.remove(made).unwrap();
+    objects.retire(late).unwrap();
+    assert_eq!((objects.unmade(), count()), (Unmade::None, 0));
 }

@@ -14,7 +14,7 @@ use forebay_objects::Retired;
 use forebay_sys::Errno;
 use std::fmt;
 
-/// Markers that are made before somebody else gets a turn.
+/// Markers of one round. A sync point may come between rounds.
 const MARKED_AT_ONCE: usize = 256;
 
 /// What is unlinked after the next sync point, and before the request is answered.
@@ -32,7 +32,7 @@ pub(crate) fn begin(server: &ServerHandle, follow_ups: &[FollowUp], after: &mut 
         match follow_up {
             FollowUp::Remove(object) => match server.objects.retire(*object) {
                 Ok(Retired::Gone) => server.namespace.object_gone(*object),
-                Ok(Retired::Unmade) => server.namespace.unmade_object_gone(*object),
+                Ok(Retired::Unmade) => server.namespace.unmade_marker_gone(*object),
                 Ok(Retired::Kept) => {}
                 // Whoever removes files of a full disk may write in the next moment.
                 Ok(Retired::Waits) => after.all |= server.objects.is_short_of_space(),
@@ -103,15 +103,19 @@ impl AfterSync {
 /// Writes the label of an object as the tables have it now. What fails gets into the log.
 pub(crate) fn relabel(server: &ServerHandle, object: ObjectName) {
     if let Err(why) = try_to_relabel(server, object) {
-        // The mark stays, and the next start tries again.
-        server.log.limited(
-            Cause::Io,
-            format_args!("backing object {object} could not be labelled: {why}"),
-        );
+        say_unlabelled(server, object, &why);
     }
 }
 
-/// Markers of this commit are to be made later. To be called when nobody can see it yet.
+/// The mark stays, and the next start tries again.
+fn say_unlabelled(server: &ServerHandle, object: ObjectName, why: &Unlabelled) {
+    server.log.limited(
+        Cause::Io,
+        format_args!("backing object {object} could not be labelled: {why}"),
+    );
+}
+
+/// These markers are to be made later. To be called when nobody can see yet the commit that names them, or before anybody is served.
 pub(crate) fn mark_later(server: &ServerHandle, markers: &[ObjectName]) {
     for marker in markers {
         if server.objects.mark_later(*marker) {
@@ -122,21 +126,35 @@ pub(crate) fn mark_later(server: &ServerHandle, markers: &[ObjectName]) {
 
 /// Makes some of the markers that wait.
 pub(crate) fn make_markers(server: &ServerHandle) {
-    for marker in server.objects.due_markers(MARKED_AT_ONCE) {
-        relabel(server, marker);
-        // If that has failed.
-        server.objects.put_off_marker(marker);
+    make(server, server.objects.due_markers(MARKED_AT_ONCE));
+    if server.objects.unmade() != Unmade::Due {
+        server.namespace.note_finished();
     }
 }
 
 /// Makes all markers that wait; false if that has failed for one. The tables tell the next start of it.
 pub(crate) fn make_all_markers(server: &ServerHandle) -> bool {
-    let due = server.objects.due_markers(usize::MAX);
-    let new = server.objects.due_markers(usize::MAX);
-    for marker in due.into_iter().chain(new) {
-        relabel(server, marker);
+    // Those that were due, and then all others.
+    for _ in 0..2 {
+        make(server, server.objects.due_markers(usize::MAX));
     }
     server.objects.unmade() == Unmade::None
+}
+
+fn make(server: &ServerHandle, markers: Vec<ObjectName>) {
+    for marker in markers {
+        match try_to_relabel(server, marker) {
+            // Its directory is being removed, and it goes as well.
+            Ok(()) | Err(Unlabelled::NoDirectory(_)) => {}
+            Err(why) => {
+                say_unlabelled(server, marker, &why);
+                if matches!(why, Unlabelled::Object(Errno::NOSPC | Errno::DQUOT)) {
+                    return server.objects.put_off_markers();
+                }
+            }
+        }
+        server.objects.put_off_marker(marker);
+    }
 }
 
 /// As [`relabel`], for callers that say themselves what has failed.

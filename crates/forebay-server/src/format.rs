@@ -11,7 +11,7 @@
 //! | 3 | the journal is in two files; `quarantine/` |
 //! | 4 | copies of PFS files have ids of their own |
 //! | 5 | labels may be such that only root changes them |
-//! | 6 | what only carries a label may have no file yet: a mark in the tables says so |
+//! | 6 | the marker of a removal may have no file yet: a mark in the tables says so |
 
 use crate::durable;
 use crate::instance::holds_objects;

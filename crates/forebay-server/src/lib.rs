@@ -62,7 +62,7 @@ use forebay_core::recovery::{self, Past};
 use forebay_core::request::Turns;
 use forebay_core::reserve::Purpose;
 use forebay_core::root_dir::{self, Meeting, RootNote, Sight, Standing};
-use forebay_core::table::{Change, WriteTables};
+use forebay_core::table::{Change, Tables, WriteTables};
 use forebay_objects as objects;
 use forebay_sys::{self as sys, Errno};
 use forebay_tables::{Cached, Journaled};
@@ -273,10 +273,13 @@ impl ServerHandle {
         tables.apply(&recovery::begun(epoch))?;
         let last = objects::Objects::last_folder(instance.dir())
             .map_err(|e| Error::system("can't list backing objects", e))?;
-        // No number is used twice, not even that of an object that is gone.
-        let first = last
-            .map_or(0, |n| n + 1)
-            .max(objects::folder_of(past.watermark) + 1);
+        // No number is used twice, not even that of an object that is gone, or of a marker that is not made yet.
+        let unmade = Tables::marks(&tables)?.relabel.into_iter();
+        let numbers = unmade
+            .map(|object| object.oid.seq())
+            .chain([past.watermark]);
+        let known = numbers.map(objects::folder_of).max();
+        let first = last.max(known).map_or(0, |n| n + 1);
         let me = BridgeId(1);
         let objects = objects::Objects::open(instance.dir(), instance.labels()?, me, epoch, first)
             .map_err(|e| Error::system("can't open the backing objects", e))?;

@@ -430,6 +430,11 @@ impl Namespace {
         outcome
     }
 
+    /// Takes marks away whose work is done. If that fails, they have the next start look once more.
+    pub(crate) fn note_finished(&self) {
+        let _ = self.note(self.all_marks());
+    }
+
     /// Commits what a recovery or a check has found to be right, while nobody is served.
     ///
     /// # Errors
@@ -482,8 +487,8 @@ impl Namespace {
         self.finished.lock().gone.push(object);
     }
 
-    /// A doomed object that only carried a label is gone before it was made: it needs no label any more.
-    pub fn unmade_object_gone(&self, object: ObjectName) {
+    /// A doomed marker was never made: both of its marks may go.
+    pub fn unmade_marker_gone(&self, object: ObjectName) {
         let mut finished = self.finished.lock();
         finished.gone.push(object);
         finished.relabeled.insert(object);
@@ -503,7 +508,7 @@ impl Namespace {
         }
     }
 
-    /// All marks whose work is done (at a clean end).
+    /// All marks whose work is done.
     pub fn all_marks(&self) -> Vec<Mark> {
         let mut finished = self.finished.lock();
         let mut marks: Vec<_> = finished.gone.drain(..).map(Mark::Undoom).collect();

@@ -140,25 +140,48 @@ fn sweep(
     }
     server.objects.forget_last_life();
     for object in sweep.relabel {
-        // Thousands may be missing, and calls wait.
-        if is_unmade_marker(server, object)? {
-            follow::mark_later(server, &[object]);
-        } else {
-            follow::relabel(server, object);
-            done.relabeled += 1;
+        match standing(server, object)? {
+            // Thousands may wait, and calls wait for this.
+            Standing::Unmade => follow::mark_later(server, &[object]),
+            Standing::Right => {
+                server.with_look(|_, locked| server.namespace.object_relabeled(object, locked))
+            }
+            Standing::Wrong => {
+                follow::relabel(server, object);
+                done.relabeled += 1;
+            }
         }
     }
     Ok(())
 }
 
-fn is_unmade_marker(server: &ServerHandle, object: ObjectName) -> Result<bool, TableError> {
+/// How the label of an object stands that has a mark, or may be ahead of the tables.
+#[derive(PartialEq)]
+enum Standing {
+    /// A marker that is still to be made.
+    Unmade,
+    /// It says what its record does; or there is no record.
+    Right,
+    Wrong,
+}
+
+fn standing(server: &ServerHandle, object: ObjectName) -> Result<Standing, TableError> {
     let tables = server.namespace.tables();
-    let record = match tables.path_of(object)? {
-        Some(path) => tables.get(&path)?,
+    let path = tables.path_of(object)?;
+    let record = match &path {
+        Some(path) => tables.get(path)?,
         None => None,
     };
-    let is_marker = record.is_some_and(|record| record.kind == Kind::Whiteout);
-    Ok(is_marker && server.objects.attr(object) == Err(Errno::NOENT))
+    let (Some(path), Some(record)) = (path, record) else {
+        return Ok(Standing::Right);
+    };
+    let is_right =
+        |label| server.with_look(|facts, _| follow::is_right(server, facts, &path, &record, label));
+    Ok(match server.objects.read_label(object) {
+        Ok(Some(label)) if is_right(&label) => Standing::Right,
+        Err(LabelError::System(Errno::NOENT)) if record.kind == Kind::Whiteout => Standing::Unmade,
+        _ => Standing::Wrong,
+    })
 }
 
 /// All objects in folders from this one on.
@@ -305,21 +328,8 @@ fn relabel_what_is_ahead(
     objects: &[ObjectName],
     done: &mut Recovered,
 ) -> Result<(), TableError> {
-    let tables = server.namespace.tables();
     for object in objects {
-        let Some(path) = tables.path_of(*object)? else {
-            continue;
-        };
-        let Some(record) = tables.get(&path)? else {
-            continue;
-        };
-        let is_right = match server.objects.read_label(*object) {
-            Ok(Some(label)) => {
-                server.with_look(|facts, _| follow::is_right(server, facts, &path, &record, &label))
-            }
-            _ => false,
-        };
-        if !is_right {
+        if standing(server, *object)? == Standing::Wrong {
             follow::relabel(server, *object);
             done.relabeled += 1;
         }

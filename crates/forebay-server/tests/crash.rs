@@ -172,6 +172,26 @@ fn a_removal_that_has_no_marker_yet_survives_a_kill_and_gets_one() {
 }
 
 #[test]
+fn a_marker_is_made_although_its_folder_has_gone_with_what_a_kill_left() {
+    let place = Place::new();
+    std::fs::write(place.root().join("gone"), "theirs").unwrap();
+    let bridge = Process::start(&place);
+    let mut client = place.client();
+    // A file that nobody needs is all that keeps the folder.
+    client
+        .open("f", libc::O_CREAT | libc::O_WRONLY, 0o644)
+        .unwrap();
+    client.unlink("gone").unwrap();
+    client.unlink("f").unwrap();
+    bridge.kill();
+    Process::start(&place).end();
+    let objects = forebay_testkit::entries_below(&place.instance().join("obj"));
+    let files = objects.iter().filter(|(_, about)| about.is_file()).count();
+    assert_eq!(files, 1, "the marker");
+    assert_eq!(problems(&place, Options::default()), Vec::<String>::new());
+}
+
+#[test]
 fn what_is_removed_with_its_directory_never_had_a_marker() {
     let place = Place::new();
     let dir = place.root().join("d");

@@ -238,6 +238,10 @@ impl Choose {
         let replaced_by = match (&record.origin, self.choice.side) {
             (Some(origin), Side::Theirs) if ring.is_empty() => {
                 let keeper = self.keeper(facts, origin, &mut reads)?;
+                if keeper.as_ref().is_some_and(|(_, r)| r.transit.is_some()) {
+                    self.state = State::Wait;
+                    return Ok(());
+                }
                 let stays = |r: &PathRecord| r.kind != Kind::Whiteout;
                 keeper.filter(|(_, r)| stays(r)).map(|(path, _)| path)
             }
@@ -550,7 +554,7 @@ impl Conflict {
         let has_dir_at_origin = self.at_origin.as_ref().is_some_and(Attr::is_dir);
         if let Some(dir) = self.ring.iter().find(|one| one.is_dir || one.has_below) {
             return Some(format!(
-                "it has exchanged names with {}: {IS_DIR_EXCHANGED}",
+                "it has exchanged names with the directory {}: {IS_DIR_EXCHANGED}",
                 dir.path
             ));
         }
@@ -597,7 +601,7 @@ const IS_DIR: &str = "it is a directory of the buffer: if theirs is a directory 
 const IS_DIR_OVER: &str = "it is a directory of the buffer in the place of theirs: take ours, and theirs goes with all that is in it; else move what is theirs out of the way on the PFS and drain again, or rename or remove ours with `forebay run` and take theirs then";
 
 /// Why what has exchanged names with a directory does not get its old one.
-const IS_DIR_EXCHANGED: &str = "a directory: take ours, or exchange them back with `forebay run`";
+const IS_DIR_EXCHANGED: &str = "take ours, or exchange them back with `forebay run`";
 
 /// Why this directory is not chosen about.
 fn is_dir(record: &PathRecord) -> &'static str {
