@@ -3,6 +3,7 @@
 //! The driver (`forebay fsck`) gathers what is found and carries out the mends. Nothing here removes what may hold data.
 
 use crate::facts::{Attr, Label, LabelParent};
+use crate::markers::may_be_unmade;
 use crate::path::TreePath;
 use crate::record::{BridgeId, Kind, ObjectName, PathRecord, Shape};
 use crate::repair::{Survivor, is_marker, lost, record_of};
@@ -115,7 +116,7 @@ pub fn judge_record(path: &TreePath, record: &PathRecord, found: FoundRecord) ->
                 Kind::Moved | Kind::Dir => None,
                 _ => Some(Mend::Drop(path.clone(), object)),
             };
-            let comes_later = record.kind == Kind::Whiteout && is_gone && found.is_label_due;
+            let comes_later = may_be_unmade(record.kind) && is_gone && found.is_label_due;
             if !comes_later {
                 find(
                     format!("{path}: backing object {object} can't be had: {why}"),

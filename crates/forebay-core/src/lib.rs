@@ -32,6 +32,7 @@ pub mod identity;
 pub mod in_place;
 pub mod label;
 pub mod lifetime;
+pub mod markers;
 pub mod membership;
 pub mod mounting;
 pub mod ops;

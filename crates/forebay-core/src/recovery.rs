@@ -9,6 +9,7 @@
 use crate::bridge::Mutation;
 use crate::drain::{OURS, is_dirty};
 use crate::facts::{Attr, Label, LabelParent, Outcome};
+use crate::markers::may_be_unmade;
 use crate::path::TreePath;
 use crate::record::{Kind, ObjectName, PathRecord};
 use crate::table::{Change, Mark, TableError, Tables};
@@ -145,6 +146,13 @@ impl Past {
         newest_epoch > self.epoch
     }
 
+    /// The greatest sequence number that is known to have been used, beside those of objects that are there: the watermark, and those of
+    /// markers that may not be made yet. `to_label`: the objects of which marks tell.
+    pub fn last_number(&self, to_label: &[ObjectName]) -> u64 {
+        let marked = to_label.iter().map(|object| object.oid.seq());
+        marked.fold(self.watermark, u64::max)
+    }
+
     /// Which objects have to be looked at.
     pub fn suspects(&self) -> Suspects {
         match (self.loss, self.clean) {
@@ -223,7 +231,7 @@ pub fn lost_names<'a>(
     on_disk: &'a [ObjectName],
 ) -> impl Iterator<Item = (&'a TreePath, ObjectName, &'a [ObjectName])> {
     debug_assert!(on_disk.is_sorted());
-    let page = page.iter().filter(|(_, r)| r.kind != Kind::Whiteout);
+    let page = page.iter().filter(|(_, r)| !may_be_unmade(r.kind));
     page.filter_map(|(path, PathRecord { object, .. })| {
         Some((path, *object, lost_name(*object, on_disk)?))
     })
@@ -331,7 +339,7 @@ mod tests {
     use super::*;
     use crate::drain::stamp;
     use crate::facts::Stop;
-    use crate::record::{BridgeId, ObjectName};
+    use crate::record::{BridgeId, ObjectId, ObjectName};
 
     const ALL_KINDS: [Kind; 6] = [
         Kind::File,
@@ -357,6 +365,22 @@ mod tests {
             assert_eq!(marks[0], watermark(7));
             assert_eq!(marks.iter().any(is_clean), !has_unnamed);
         }
+    }
+
+    #[test]
+    fn a_start_counts_on_from_markers_that_are_not_made_yet() {
+        let past = Past {
+            epoch: 1,
+            clean: false,
+            loss: None,
+            watermark: 40,
+        };
+        let marker = |seq| ObjectName {
+            oid: ObjectId::new(BridgeId(1), 1, seq),
+            link: 0,
+        };
+        assert_eq!(past.last_number(&[]), 40);
+        assert_eq!(past.last_number(&[marker(96), marker(12)]), 96);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! the last sync point tells is unlinked after the next one.
 
 use crate::bridge::Mutation;
+use crate::markers::Unmade;
 use crate::pfs_kind::IN_MEMORY;
 use std::time::Duration;
 
@@ -131,17 +132,6 @@ pub struct Syncing<A> {
     unlinks: bool,
     /// When it was seen that markers are to be made.
     unmade_since: Option<Duration>,
-}
-
-/// Markers that are not made yet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unmade {
-    /// There are none.
-    None,
-    /// None is due.
-    New,
-    /// Some are due.
-    Due,
 }
 
 /// What is to be done beside the sync points.

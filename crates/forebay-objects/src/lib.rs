@@ -33,13 +33,13 @@ pub use scan::Scanned;
 pub use settle::{Removed, Retired};
 
 use forebay_core::facts::{Attr, Fresh, NewKind, NewObject, Timestamp};
+use forebay_core::markers::Markers;
 use forebay_core::record::{BridgeId, ObjectId, ObjectName};
 use forebay_core::spares::Slot;
 use forebay_sys::{self as sys, Errno, Sys, errno_of};
 use forebay_types::{Backing, COPY, FOLDER_BITS, is_own_attribute};
 use label::LabelsOf;
 use labels::Beside;
-use markers::Markers;
 use name::SHAPE_BITS;
 use parking_lot::{Mutex, RwLock};
 use settle::Unsettled;
@@ -83,7 +83,7 @@ pub struct Objects {
     beside: Beside,
     spares: SpareFiles,
     unsettled: Unsettled,
-    markers: Markers,
+    markers: Mutex<Markers>,
     labels: LabelsOf,
     root: bool,
     my_ids: (u32, u32),
@@ -136,7 +136,7 @@ impl Objects {
             beside: Beside::default(),
             spares,
             unsettled,
-            markers: Markers::default(),
+            markers: Mutex::default(),
             labels,
             root: my_ids.0 == 0,
             my_ids,

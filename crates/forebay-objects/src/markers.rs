@@ -1,36 +1,13 @@
-//! Markers of removals are made some time after their records: the tables tell what they do, most are gone before, and a
-//! file for each would be most of the cost of a removal.
+//! The markers of removals that have no file yet ([`forebay_core::markers`]).
 
 use super::{Objects, Shape};
 use crate::label;
 use forebay_core::facts::Label;
+use forebay_core::markers::Unmade;
 use forebay_core::record::ObjectName;
-use forebay_core::storage::Unmade;
 use forebay_sys::{self as sys, Errno, Sys};
 use forebay_types::Backing;
-use parking_lot::Mutex;
-use std::collections::HashSet;
 use std::os::fd::AsFd;
-
-/// Those that have no file yet. A record names each, and a mark in the tables tells the next start to make it.
-#[derive(Default)]
-pub(super) struct Markers(Mutex<Waiting>);
-
-#[derive(Default)]
-struct Waiting {
-    new: HashSet<ObjectName>,
-    due: HashSet<ObjectName>,
-}
-
-impl Waiting {
-    fn has(&self, object: ObjectName) -> bool {
-        self.new.contains(&object) || self.due.contains(&object)
-    }
-
-    fn forget(&mut self, object: ObjectName) -> bool {
-        self.new.remove(&object) || self.due.remove(&object)
-    }
-}
 
 impl Objects {
     /// A name for a marker. There is nothing of it on the disk.
@@ -44,54 +21,37 @@ impl Objects {
 
     /// The marker is to be made later. To be called when nobody can see the record yet that names it, or before anybody is served. True if no other one waits.
     pub fn mark_later(&self, object: ObjectName) -> bool {
-        let mut waiting = self.markers.0.lock();
-        let is_first = waiting.new.is_empty() && waiting.due.is_empty();
-        waiting.new.insert(object);
-        is_first
+        self.markers.lock().wait(object)
     }
 
     /// Is the marker still to be made?
     pub fn is_unmade(&self, object: ObjectName) -> bool {
-        self.markers.0.lock().has(object)
+        self.markers.lock().has(object)
     }
 
     /// The marker is not to be made any more. True if it was still to be made.
     pub fn forget_marker(&self, object: ObjectName) -> bool {
-        self.markers.0.lock().forget(object)
+        self.markers.lock().forget(object)
     }
 
     /// Are markers still to be made?
     pub fn unmade(&self) -> Unmade {
-        let waiting = self.markers.0.lock();
-        match (waiting.due.is_empty(), waiting.new.is_empty()) {
-            (false, _) => Unmade::Due,
-            (true, false) => Unmade::New,
-            (true, true) => Unmade::None,
-        }
+        self.markers.lock().unmade()
     }
 
     /// Some of those that are due. If none is, all of them become so.
     pub fn due_markers(&self, most: usize) -> Vec<ObjectName> {
-        let mut waiting = self.markers.0.lock();
-        if waiting.due.is_empty() {
-            waiting.due = std::mem::take(&mut waiting.new);
-        }
-        waiting.due.iter().take(most).copied().collect()
+        self.markers.lock().due(most)
     }
 
     /// It could not be made: it waits as those do that come now.
     pub fn put_off_marker(&self, object: ObjectName) {
-        let mut waiting = self.markers.0.lock();
-        if waiting.due.remove(&object) {
-            waiting.new.insert(object);
-        }
+        self.markers.lock().put_off(object);
     }
 
     /// All of them wait as those do that come now.
     pub fn put_off_markers(&self) {
-        let mut waiting = self.markers.0.lock();
-        let due = std::mem::take(&mut waiting.due);
-        waiting.new.extend(due);
+        self.markers.lock().put_off_all();
     }
 
     /// Makes a marker, if it is not there, or replaces its label.
@@ -100,7 +60,7 @@ impl Objects {
     /// Those of the file system. All is as it was, or it has a file and waits no more.
     pub fn make_marker(&self, object: ObjectName, label: &Label) -> Sys<()> {
         // Whoever removes it meanwhile waits, and finds the file.
-        let mut waiting = self.markers.0.lock();
+        let mut waiting = self.markers.lock();
         let folder = self.folder(object, true)?;
         let name = Backing::name(object, false);
         let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL;

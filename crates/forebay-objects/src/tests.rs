@@ -2,9 +2,9 @@
 
 use super::*;
 use forebay_core::facts::{Attr, Judged, Label, LabelParent};
+use forebay_core::markers::Unmade;
 use forebay_core::path::TreePath;
 use forebay_core::record::Kind;
-use forebay_core::storage::Unmade;
 use std::path::PathBuf;
 
 /// An instance directory, removed at the end.

@@ -9,9 +9,8 @@ use crate::follow;
 use crate::inbox::Arrival;
 use crate::log::{Cause, Log};
 use forebay_core::bridge::Ticket;
-use forebay_core::storage::{
-    Beside, LONGEST_UNSYNCED, StorageOrder, SyncRound, Syncing, Unmade, Wish,
-};
+use forebay_core::markers::Unmade;
+use forebay_core::storage::{Beside, LONGEST_UNSYNCED, StorageOrder, SyncRound, Syncing, Wish};
 use forebay_sys::{DurabilityWords, Sys};
 use parking_lot::{Condvar, Mutex};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

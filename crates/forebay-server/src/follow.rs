@@ -4,10 +4,10 @@ use crate::ServerHandle;
 use crate::log::Cause;
 use forebay_core::facts::{Cred, Facts, Label, Stop};
 use forebay_core::label;
+use forebay_core::markers::{Unmade, may_be_unmade};
 use forebay_core::ops::FollowUp;
 use forebay_core::path::TreePath;
-use forebay_core::record::{Kind, ObjectName, PathRecord};
-use forebay_core::storage::Unmade;
+use forebay_core::record::{ObjectName, PathRecord};
 use forebay_core::table::{TableError, Tables};
 use forebay_core::walk::{Place, Walk};
 use forebay_objects::Retired;
@@ -127,9 +127,6 @@ pub(crate) fn mark_later(server: &ServerHandle, markers: &[ObjectName]) {
 /// Makes some of the markers that wait.
 pub(crate) fn make_markers(server: &ServerHandle) {
     make(server, server.objects.due_markers(MARKED_AT_ONCE));
-    if server.objects.unmade() != Unmade::Due {
-        server.namespace.note_finished();
-    }
 }
 
 /// Makes all markers that wait; false if that has failed for one. The tables tell the next start of it.
@@ -201,9 +198,9 @@ fn label_anew(
         return Ok(());
     };
     let label = label_for(server, facts, &path, &record)?;
-    let written = match record.kind {
-        Kind::Whiteout => server.objects.make_marker(object, &label),
-        _ => server.objects.write_label(object, &label),
+    let written = match may_be_unmade(record.kind) {
+        true => server.objects.make_marker(object, &label),
+        false => server.objects.write_label(object, &label),
     };
     written.map_err(Unlabelled::Object)
 }

@@ -274,12 +274,9 @@ impl ServerHandle {
         let last = objects::Objects::last_folder(instance.dir())
             .map_err(|e| Error::system("can't list backing objects", e))?;
         // No number is used twice, not even that of an object that is gone, or of a marker that is not made yet.
-        let unmade = Tables::marks(&tables)?.relabel.into_iter();
-        let numbers = unmade
-            .map(|object| object.oid.seq())
-            .chain([past.watermark]);
-        let known = numbers.map(objects::folder_of).max();
-        let first = last.max(known).map_or(0, |n| n + 1);
+        let to_label = Tables::marks(&tables)?.relabel;
+        let known = objects::folder_of(past.last_number(&to_label));
+        let first = known.max(last.unwrap_or_default()) + 1;
         let me = BridgeId(1);
         let objects = objects::Objects::open(instance.dir(), instance.labels()?, me, epoch, first)
             .map_err(|e| Error::system("can't open the backing objects", e))?;

@@ -430,11 +430,6 @@ impl Namespace {
         outcome
     }
 
-    /// Takes marks away whose work is done. If that fails, they have the next start look once more.
-    pub(crate) fn note_finished(&self) {
-        let _ = self.note(self.all_marks());
-    }
-
     /// Commits what a recovery or a check has found to be right, while nobody is served.
     ///
     /// # Errors
@@ -508,7 +503,7 @@ impl Namespace {
         }
     }
 
-    /// All marks whose work is done.
+    /// All marks whose work is done (at a clean end: while others commit, one of them may be set again meanwhile).
     pub fn all_marks(&self) -> Vec<Mark> {
         let mut finished = self.finished.lock();
         let mut marks: Vec<_> = finished.gone.drain(..).map(Mark::Undoom).collect();

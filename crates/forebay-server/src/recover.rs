@@ -4,6 +4,7 @@ use crate::ServerHandle;
 use crate::follow;
 use crate::log::Cause;
 use forebay_core::facts::{Label, LabelParent, Stop};
+use forebay_core::markers::{FoundLabel, Standing};
 use forebay_core::path::TreePath;
 use forebay_core::record::{Kind, ObjectName, PathRecord};
 use forebay_core::recovery::{self, Fate, Loss, Past, Step, Stray, Suspects};
@@ -141,7 +142,6 @@ fn sweep(
     server.objects.forget_last_life();
     for object in sweep.relabel {
         match standing(server, object)? {
-            // Thousands may wait, and calls wait for this.
             Standing::Unmade => follow::mark_later(server, &[object]),
             Standing::Right => {
                 server.with_look(|_, locked| server.namespace.object_relabeled(object, locked))
@@ -155,16 +155,6 @@ fn sweep(
     Ok(())
 }
 
-/// How the label of an object stands that has a mark, or may be ahead of the tables.
-#[derive(PartialEq)]
-enum Standing {
-    /// A marker that is still to be made.
-    Unmade,
-    /// It says what its record does; or there is no record.
-    Right,
-    Wrong,
-}
-
 fn standing(server: &ServerHandle, object: ObjectName) -> Result<Standing, TableError> {
     let tables = server.namespace.tables();
     let path = tables.path_of(object)?;
@@ -172,16 +162,18 @@ fn standing(server: &ServerHandle, object: ObjectName) -> Result<Standing, Table
         Some(path) => tables.get(path)?,
         None => None,
     };
-    let (Some(path), Some(record)) = (path, record) else {
-        return Ok(Standing::Right);
+    let kind = record.as_ref().map(|record| record.kind);
+    let says = path.zip(record);
+    let is_right = |label: &Label| {
+        let (path, record) = says.as_ref()?;
+        Some(server.with_look(|facts, _| follow::is_right(server, facts, path, record, label)))
     };
-    let is_right =
-        |label| server.with_look(|facts, _| follow::is_right(server, facts, &path, &record, label));
-    Ok(match server.objects.read_label(object) {
-        Ok(Some(label)) if is_right(&label) => Standing::Right,
-        Err(LabelError::System(Errno::NOENT)) if record.kind == Kind::Whiteout => Standing::Unmade,
-        _ => Standing::Wrong,
-    })
+    let found = match server.objects.read_label(object) {
+        Ok(Some(label)) if is_right(&label) == Some(true) => FoundLabel::Right,
+        Err(LabelError::System(Errno::NOENT)) => FoundLabel::NoObject,
+        _ => FoundLabel::Other,
+    };
+    Ok(Standing::of(kind, found))
 }
 
 /// All objects in folders from this one on.

@@ -121,6 +121,11 @@ fn whatever_was_acknowledged_survives_the_death_of_the_bridge_at_any_moment() {
     assert_eq!(problems(&place, Options::default()), Vec::<String>::new());
 }
 
+fn backing_files(place: &Place) -> usize {
+    let objects = forebay_testkit::entries_below(&place.instance().join("obj"));
+    objects.iter().filter(|(_, about)| about.is_file()).count()
+}
+
 #[test]
 fn a_removal_that_has_no_marker_yet_survives_a_kill_and_gets_one() {
     let place = Place::new();
@@ -129,11 +134,7 @@ fn a_removal_that_has_no_marker_yet_survives_a_kill_and_gets_one() {
     for name in ["gone", "old", "shown"] {
         std::fs::write(dir.join(name), name).unwrap();
     }
-    let markers = || -> usize {
-        let objects = place.instance().join("obj");
-        let found = forebay_testkit::entries_below(&objects).into_iter();
-        found.filter(|(_, about)| about.is_file()).count()
-    };
+    let markers = || backing_files(&place);
     let names = || -> Vec<_> {
         let entries = place.client().list("d").unwrap().into_iter();
         entries.map(|entry| entry.name).collect()
@@ -185,9 +186,7 @@ fn a_marker_is_made_although_its_folder_has_gone_with_what_a_kill_left() {
     client.unlink("f").unwrap();
     bridge.kill();
     Process::start(&place).end();
-    let objects = forebay_testkit::entries_below(&place.instance().join("obj"));
-    let files = objects.iter().filter(|(_, about)| about.is_file()).count();
-    assert_eq!(files, 1, "the marker");
+    assert_eq!(backing_files(&place), 1, "the marker");
     assert_eq!(problems(&place, Options::default()), Vec::<String>::new());
 }
 
@@ -206,9 +205,7 @@ fn what_is_removed_with_its_directory_never_had_a_marker() {
     }
     client.rmdir("d").unwrap();
     bridge.end();
-    let objects = forebay_testkit::entries_below(&place.instance().join("obj"));
-    let files = objects.iter().filter(|(_, about)| about.is_file()).count();
-    assert_eq!(files, 1, "of the directory");
+    assert_eq!(backing_files(&place), 1, "of the directory");
     assert_eq!(problems(&place, Options::default()), Vec::<String>::new());
     let tables = Rocks::open(&place.instance().join("meta")).unwrap();
     assert_eq!(tables.marks().unwrap(), Marks::default());

@@ -46,10 +46,15 @@ const BUGS: [(Mutation, &str); 11] = [
 ];
 
 /// Planted bugs that chance seldom meets, with the promise that each breaks, and a script that shows it.
-const RARE_BUGS: [(Mutation, &str, &str); 2] = [
+const RARE_BUGS: [(Mutation, &str, &str); 3] = [
     (
         Mutation::ChoicesAreNotRefused,
-        "a drain that says that all is released has brought everything",
+        "what was renamed comes back where theirs is taken, or that is refused",
+        "start f g; rename g x; create g; they make file x; drain; take theirs x",
+    ),
+    (
+        Mutation::ChoicesAreNotRefused,
+        "what was renamed comes back where theirs is taken, or that is refused",
         "start d/ d/a g; exchange g d/a; drain refused 1; they replace d/a file; take both g; take theirs g.ours; take theirs d/a",
     ),
     (

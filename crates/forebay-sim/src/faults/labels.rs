@@ -11,6 +11,7 @@ use super::node::{Node, Purpose, Waiter};
 use super::request::settings;
 use forebay_core::facts::{Cred, Facts, Label, Outcome, Stop};
 use forebay_core::label::label_at;
+use forebay_core::markers::may_be_unmade;
 use forebay_core::path::TreePath;
 use forebay_core::record::{Kind, ObjectName};
 use forebay_core::request::{Known, Look};
@@ -45,7 +46,7 @@ impl Node {
     /// Is it a marker that is not made yet?
     fn is_to_be_made(&self, object: ObjectName, kind: Kind) -> bool {
         let is_made = self.disk.objects.contains_key(&object);
-        !is_made && kind == Kind::Whiteout
+        !is_made && may_be_unmade(kind)
     }
 
     /// Is it a marker that may be made later?

@@ -9,13 +9,12 @@ use forebay_core::bridge::{Bridge, Mutation};
 use forebay_core::drain::Act;
 use forebay_core::facts::{Cred, Facts, Label, Stop};
 use forebay_core::label::is_right;
+use forebay_core::markers::Unmade;
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, Kind, ObjectId, ObjectName};
 use forebay_core::recovery::{self, Fate, Loss, Stray};
 use forebay_core::request::{Known, Look};
-use forebay_core::storage::{
-    Beside, Removal, StorageOrder, SyncRound, SyncStep, Syncing, Unmade, Wish,
-};
+use forebay_core::storage::{Beside, Removal, StorageOrder, SyncRound, SyncStep, Syncing, Wish};
 use forebay_core::table::{Change, Tables, WriteTables};
 use forebay_core::walk::Walk;
 use forebay_tables::Memory;

@@ -352,6 +352,9 @@ impl Play {
                 .extend(ours.map(|(thing, contents)| (thing.ino, *contents)));
         }
         let after = self.view()?;
+        if side == Side::Theirs && ring.is_empty() {
+            self.comes_back(path, &records, &before, &after)?;
+        }
         if side == Side::Both {
             let ours = before.get(path).filter(|shown| !self.is_theirs(**shown));
             if let Some(ours) = ours.filter(|ours| !after.values().any(|now| now == *ours)) {
@@ -504,6 +507,33 @@ impl Play {
         };
         self.only_adds = self.only_adds && appears()?;
         Ok(true)
+    }
+}
+
+impl Play {
+    /// What was only renamed is nobody's to lose: without its rename it is where it was, unless its directory was removed.
+    fn comes_back(
+        &self,
+        path: &TreePath,
+        records: &BTreeMap<TreePath, PathRecord>,
+        before: &View,
+        after: &View,
+    ) -> Result<(), Broken> {
+        let origin = records.get(path).and_then(|record| record.origin.as_ref());
+        let (Some(origin), Some(shown)) = (origin, before.get(path)) else {
+            return Ok(());
+        };
+        let is_around = |r: &PathRecord| {
+            let hidden = r.hides.as_ref().filter(|_| r.kind == Kind::Whiteout);
+            hidden.is_some_and(|hidden| hidden != origin && origin.is_within(hidden))
+        };
+        let is_there = after.values().any(|(thing, _)| thing.ino == shown.0.ino);
+        if is_there || self.is_theirs(*shown) || records.values().any(is_around) {
+            return Ok(());
+        }
+        let promise = "what was renamed comes back where theirs is taken, or that is refused";
+        let detail = format!("{} that was at {path} is gone", shown.0);
+        Err(Broken::new(promise, detail, vec![path.clone()]))
     }
 }
 

@@ -9,6 +9,7 @@ use crate::faults::model::Tree;
 use crate::faults::node::Node;
 use crate::faults::sync_points::Asker;
 use forebay_core::bridge::Bridge;
+use forebay_core::markers::may_be_unmade;
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, Kind, PathRecord, Token};
 use forebay_core::storage::Wish;
@@ -257,7 +258,7 @@ impl World {
                     .as_ref()
                     .is_none_or(|bridge| !bridge.is_quiet())
             };
-            record.kind == Kind::Whiteout && (is_marked() || is_open())
+            may_be_unmade(record.kind) && (is_marked() || is_open())
         };
         let is_there = |record: &PathRecord| {
             let object = record.object;

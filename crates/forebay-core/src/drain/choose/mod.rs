@@ -1,23 +1,22 @@
 //! Somebody decides between what is in the buffer and what others have made of it on the PFS.
 
-use super::act::{Act, DrainCommit, DrainVerdict, Got, Trouble, Use, Work};
+mod decide;
+mod exchanged;
+mod refusal;
+
+use super::act::{Act, DrainVerdict, Got, Trouble, Use, Work};
 use super::drain_facts::DrainFacts;
-use super::orphans::is_waiting;
-use super::release::opened;
-use super::rules::{
-    OURS, Update, commit_of, has_contents, lower_dir, read, speakers_of, unsettled, upwards,
-};
+use super::rules::{Update, commit_of, has_contents, lower_dir, read, unsettled};
 use super::sheet::Sheet;
 use super::strand::Strand;
 use crate::bridge::{Mutation, ReadSet};
 use crate::facts::{Attr, Outcome};
 use crate::identity::Identity;
-use crate::ops::FollowUp;
 use crate::path::TreePath;
 use crate::record::{Kind, PathRecord, Transit};
-use crate::speakers::Word;
-use crate::table::Change;
+use exchanged::{Exchanged, ring, went_to};
 use forebay_types::MAX_NAME_BYTES;
+use refusal::{BOTH_DIRS, HAS_STRAYS, IS_OPEN, IS_UNKNOWN, LACKS_DIR, REPLACES_NOTHING, is_dir};
 
 /// Whose version stays under a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,8 +40,6 @@ pub struct SideChoice {
 
 /// Looks at a record that another drain or request changes, before it is given up.
 const MOST_TRIES: u32 = 100;
-/// Things that have exchanged their names and can get them back together.
-const MOST_EXCHANGED: usize = 100;
 /// Names that are tried for a second version.
 const MOST_NAMES: u32 = 1000;
 
@@ -105,16 +102,6 @@ struct Conflict {
     /// A second name, and where it is on the PFS.
     beside: Option<(TreePath, TreePath)>,
     reads: ReadSet,
-}
-
-/// One of several renamed things that have exchanged their names.
-#[derive(Clone)]
-struct Exchanged {
-    path: TreePath,
-    record: PathRecord,
-    has_below: bool,
-    /// It is a directory.
-    is_dir: bool,
 }
 
 /// Carries out one choice.
@@ -353,297 +340,7 @@ impl Choose {
             theirs => State::Decide(conflict, theirs.as_ref().map(Identity::of)),
         };
     }
-
-    /// The record that keeps from view what lies at this place of the PFS, if somebody has renamed it from there.
-    fn keeper(
-        &self,
-        facts: &dyn DrainFacts,
-        origin: &TreePath,
-        reads: &mut ReadSet,
-    ) -> Outcome<Option<(TreePath, PathRecord)>> {
-        for lower in upwards(origin) {
-            let speakers = speakers_of(facts, &lower, reads)?;
-            if let Some(keeper) = speakers.into_iter().find(|s| s.word == Word::Hides)
-                && keeper.path != self.choice.path
-            {
-                let record = read(facts, &keeper.path, reads)?;
-                return Ok(record.map(|record| (keeper.path, record)));
-            }
-        }
-        Ok(None)
-    }
-
-    /// The change to the record that hides the renamed thing at its old path; `None` if there is none. `is_ours`: the rename
-    /// goes ahead.
-    fn update_of_keeper(
-        conflict: &Conflict,
-        keeper: Option<(TreePath, PathRecord)>,
-        is_ours: bool,
-    ) -> Option<Update> {
-        let (Some(origin), Some((path, before))) = (&conflict.origin, keeper) else {
-            return None;
-        };
-        let mut record = before.clone();
-        let hides_it = before.hides.as_ref() == Some(origin);
-        let now = conflict.at_origin.as_ref().map(Identity::of);
-        let after = match (conflict.is_origin_replaced(), is_ours) {
-            // It shows again where it is.
-            (_, false) if hides_it && before.kind == Kind::Whiteout => None,
-            (true, true) if hides_it => {
-                record.replaces = now.map(Identity::leaving);
-                Some(record)
-            }
-            // Its directory was removed. Others may have changed it since it was renamed.
-            (false, false) => {
-                let then = conflict.record.arriving.as_deref();
-                record.keeps(origin, then.map(|then| then.staying()).or(now)?);
-                Some(record)
-            }
-            _ => return None,
-        };
-        Some(Update {
-            path,
-            before,
-            after,
-        })
-    }
-
-    /// `None`: a record that has to change as well is in transit.
-    fn decide(
-        &self,
-        conflict: Conflict,
-        now: Option<Identity>,
-        facts: &dyn DrainFacts,
-    ) -> Outcome<Option<DrainCommit>> {
-        let mut reads = conflict.reads.clone();
-        let path = self.choice.path.clone();
-        if let Some((second, _)) = conflict.beside {
-            reads.saw(&path, Some(&conflict.record));
-            let object = conflict.record.object;
-            let put = PathRecord {
-                version: facts.next_version(),
-                hides: None,
-                replaces: None,
-                drained: None,
-                ..conflict.record
-            };
-            return Ok(Some(DrainCommit {
-                reads,
-                batch: vec![
-                    Change::Delete { path, object },
-                    Change::Put {
-                        path: second.clone(),
-                        record: put,
-                    },
-                    Change::Relabel(object),
-                ],
-                follow_ups: vec![FollowUp::Relabel(object, second)],
-                forbids_late_opens: true,
-            }));
-        }
-        let is_ours = self.choice.side == Side::Ours;
-        let keeper = match &conflict.origin {
-            // The one in the ring goes as well.
-            Some(origin) if conflict.ring.is_empty() => self.keeper(facts, origin, &mut reads)?,
-            _ => None,
-        };
-        if keeper.as_ref().is_some_and(|(_, r)| r.transit.is_some()) {
-            return Ok(None);
-        }
-        let other = Self::update_of_keeper(&conflict, keeper, is_ours);
-        let is_replaced = conflict.is_origin_replaced();
-        let exchanged = conflict.ring.into_iter().map(|one| Update {
-            path: one.path,
-            before: one.record,
-            after: None,
-        });
-        let record = conflict.record;
-        let after = match (self.choice.side, &conflict.at_origin) {
-            // Their directory stays, and is dressed with the attributes of ours.
-            (Side::Ours, _) if conflict.is_of_both => Some(PathRecord {
-                replaces: now,
-                drained: Some(OURS),
-                ..record.clone()
-            }),
-            (_, _) if conflict.is_of_both => Some(opened(&path, &record)),
-            (Side::Ours, Some(attr)) if is_replaced => Some(PathRecord {
-                arriving: Some(Box::new(Identity::of_leaving(attr))),
-                ..record.clone()
-            }),
-            // Decided for this name: it tells others of the same file nothing.
-            (Side::Ours, _) => Some(PathRecord {
-                replaces: now.map(Identity::strictly),
-                hides: Some(conflict.theirs),
-                drained: None,
-                ..record.clone()
-            }),
-            (Side::Theirs | Side::Both, _) => None,
-        };
-        let update = Update {
-            path,
-            before: record,
-            after,
-        };
-        let updates = other.into_iter().chain(exchanged).chain([update]).collect();
-        let (mut commit, _) = commit_of(facts, reads, updates, Vec::new());
-        commit.forbids_late_opens = true;
-        Ok(Some(commit))
-    }
 }
-
-/// Where what was at this place of the PFS, at or beside `path`, is in the buffer now, if somebody has renamed it.
-fn went_to(
-    facts: &dyn DrainFacts,
-    path: &TreePath,
-    lower: &TreePath,
-    reads: &mut ReadSet,
-) -> Outcome<Option<TreePath>> {
-    let speakers = speakers_of(facts, lower, reads)?;
-    let mut renamed = speakers.into_iter().filter(|s| s.word == Word::Origin);
-    Ok(renamed.find(|s| s.path != *path).map(|s| s.path))
-}
-
-/// What has exchanged names with `path`, from `first` on, which is what was where its version is: each of them is where the next one
-/// was, and the last one where `path` was. Empty if they do not lead back.
-fn ring(
-    facts: &dyn DrainFacts,
-    path: &TreePath,
-    first: &TreePath,
-    reads: &mut ReadSet,
-) -> Outcome<Vec<Exchanged>> {
-    let mut ring: Vec<Exchanged> = Vec::new();
-    let mut next = Some(first.clone());
-    while let Some(at) = next {
-        let is_known = ring.iter().any(|one| one.path == at);
-        let record = read(facts, &at, reads)?.filter(|record| record.kind == Kind::Moved);
-        let Some(record) = record.filter(|_| !is_known && ring.len() < MOST_EXCHANGED) else {
-            break;
-        };
-        next = match record.covers(&at) {
-            Some(covered) => went_to(facts, &at, &covered, reads)?,
-            None => None,
-        };
-        ring.push(Exchanged {
-            has_below: !facts.below(&at)?.is_empty(),
-            is_dir: false,
-            path: at,
-            record,
-        });
-        if next.as_ref() == Some(path) {
-            return Ok(ring);
-        }
-    }
-    Ok(Vec::new())
-}
-
-impl Conflict {
-    /// Was something renamed, and others have removed it where it was, or put something else there?
-    fn is_origin_replaced(&self) -> bool {
-        let known = self.record.arriving.as_ref();
-        self.record.kind == Kind::Moved
-            && self
-                .at_origin
-                .as_ref()
-                .is_none_or(|attr| known.is_some_and(|known| !known.is(attr)))
-    }
-
-    /// Why nothing is decided for this side, if so.
-    fn refusal(&self, side: Side) -> Option<String> {
-        let is_ours = side == Side::Ours;
-        let is_replaced = self.is_origin_replaced();
-        let has_dir_at_origin = self.at_origin.as_ref().is_some_and(Attr::is_dir);
-        if let Some(dir) = self.ring.iter().find(|one| one.is_dir || one.has_below) {
-            return Some(format!(
-                "it has exchanged names with the directory {}: {IS_DIR_EXCHANGED}",
-                dir.path
-            ));
-        }
-        if let Some(path) = self.replaced_by.as_ref().filter(|_| !is_replaced) {
-            return Some(format!(
-                "{path} has taken its old place, and would replace it: take both, or ours"
-            ));
-        }
-        let why = match &self.went_to {
-            // It would show in two places.
-            Some(_)
-                if !self.ring.is_empty()
-                    && !self.has_below
-                    && (is_replaced || !has_dir_at_origin) =>
-            {
-                return None;
-            }
-            Some(path) if !is_replaced || side == Side::Theirs => {
-                return Some(format!("what was there is now {path}: choose about that"));
-            }
-            _ if self.is_of_both && side != Side::Both => return None,
-            _ if !is_ours && self.has_below && self.at_origin.is_none() && is_replaced => {
-                IS_GONE_ABOVE
-            }
-            // It only gets another name.
-            _ if side == Side::Both && self.lacks_dir && !is_replaced => return None,
-            _ if !is_ours && (self.has_below || has_dir_at_origin && !is_replaced) => {
-                is_dir(&self.record)
-            }
-            _ if side == Side::Both && is_replaced => IS_REPLACED,
-            _ if is_ours && is_replaced && self.at_origin.is_none() => IS_GONE,
-            _ if is_ours && is_replaced && self.has_below && !has_dir_at_origin => IS_NO_DIR,
-            _ if side == Side::Theirs && is_waiting(&self.record) && !is_replaced => WAITS,
-            _ => return None,
-        };
-        Some(why.to_owned())
-    }
-}
-
-/// Why a directory is not chosen about.
-const IS_DIR: &str = "it is a directory of the buffer: if theirs is a directory as well, take ours or theirs; else move what is theirs out of the way on the PFS and drain again, or rename or remove ours with `forebay run` and take theirs then";
-
-/// The same of one that has come in the place of theirs.
-const IS_DIR_OVER: &str = "it is a directory of the buffer in the place of theirs: take ours, and theirs goes with all that is in it; else move what is theirs out of the way on the PFS and drain again, or rename or remove ours with `forebay run` and take theirs then";
-
-/// Why what has exchanged names with a directory does not get its old one.
-const IS_DIR_EXCHANGED: &str = "take ours, or exchange them back with `forebay run`";
-
-/// Why this directory is not chosen about.
-fn is_dir(record: &PathRecord) -> &'static str {
-    match record.hides {
-        Some(_) => IS_DIR_OVER,
-        None => IS_DIR,
-    }
-}
-
-/// Why a directory on both sides is not chosen about.
-const BOTH_DIRS: &str = "it is a directory on both sides, and stays: choose about what is in it";
-
-/// Why there is nothing to choose about.
-const REPLACES_NOTHING: &str = "it replaces nothing on the PFS";
-
-/// Why a backing directory does not go.
-const HAS_STRAYS: &str = "something was made in it past the buffer, and would be lost: `forebay drain` names it; move it to its place by hand";
-
-/// Why nothing is renamed that is not there.
-const IS_GONE: &str = "others have removed what was renamed: take theirs";
-
-/// Why the rename of a directory is not given up.
-const IS_GONE_ABOVE: &str = "others have removed or renamed what was renamed, and there are changes below it: put it back on the PFS, or take both for what is below it first";
-
-/// Why something is not drained to a directory that is not there.
-const LACKS_DIR: &str = "others have removed or renamed its directory on the PFS: make it there again, or take both for each file, or theirs";
-
-/// Why something is not renamed in the place of a directory.
-const IS_NO_DIR: &str = "others have put something else in the place of the renamed directory, and there are changes below it: put the directory back on the PFS, and drain again";
-
-/// Why what is in the buffer does not go.
-const IS_OPEN: &str = "a program has it open: what it writes would be lost; try again when it has ended, or take ours or both";
-
-/// Why what is in the buffer does not go, if that was not to be seen.
-const IS_UNKNOWN: &str =
-    "the storage does not say whether a program has it open: try again, or take ours or both";
-
-/// Why what was renamed does not go back.
-const WAITS: &str = "what was renamed waits on the PFS for this name: take ours or both, or remove it with `forebay run`";
-
-/// Why `both` is refused when others have replaced what was renamed.
-const IS_REPLACED: &str = "what was renamed is no longer there: take ours, and what is there now is renamed, or theirs, and that stays where it is";
 
 /// The name of a second version: `NAME.ours`, `NAME.ours-2` and so on.
 fn second_name(name: &[u8], number: u32) -> Vec<u8> {

@@ -1,0 +1,153 @@
+//! Carries a choice out, as one commit.
+
+use super::{Choose, Conflict, Side};
+use crate::bridge::ReadSet;
+use crate::drain::act::DrainCommit;
+use crate::drain::drain_facts::DrainFacts;
+use crate::drain::release::opened;
+use crate::drain::rules::{OURS, Update, commit_of, read, speakers_of, upwards};
+use crate::facts::Outcome;
+use crate::identity::Identity;
+use crate::ops::FollowUp;
+use crate::path::TreePath;
+use crate::record::{Kind, PathRecord};
+use crate::speakers::Word;
+use crate::table::Change;
+
+impl Choose {
+    /// The record that keeps from view what lies at this place of the PFS, if somebody has renamed it from there.
+    pub(super) fn keeper(
+        &self,
+        facts: &dyn DrainFacts,
+        origin: &TreePath,
+        reads: &mut ReadSet,
+    ) -> Outcome<Option<(TreePath, PathRecord)>> {
+        for lower in upwards(origin) {
+            let speakers = speakers_of(facts, &lower, reads)?;
+            if let Some(keeper) = speakers.into_iter().find(|s| s.word == Word::Hides)
+                && keeper.path != self.choice.path
+            {
+                let record = read(facts, &keeper.path, reads)?;
+                return Ok(record.map(|record| (keeper.path, record)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The change to the record that hides the renamed thing at its old path; `None` if there is none. `is_ours`: the rename
+    /// goes ahead.
+    fn update_of_keeper(
+        conflict: &Conflict,
+        keeper: Option<(TreePath, PathRecord)>,
+        is_ours: bool,
+    ) -> Option<Update> {
+        let (Some(origin), Some((path, before))) = (&conflict.origin, keeper) else {
+            return None;
+        };
+        let mut record = before.clone();
+        let hides_it = before.hides.as_ref() == Some(origin);
+        let now = conflict.at_origin.as_ref().map(Identity::of);
+        let after = match (conflict.is_origin_replaced(), is_ours) {
+            // It shows again where it is.
+            (_, false) if hides_it && before.kind == Kind::Whiteout => None,
+            (true, true) if hides_it => {
+                record.replaces = now.map(Identity::leaving);
+                Some(record)
+            }
+            // Its directory was removed. Others may have changed it since it was renamed.
+            (false, false) => {
+                let then = conflict.record.arriving.as_deref();
+                record.keeps(origin, then.map(|then| then.staying()).or(now)?);
+                Some(record)
+            }
+            _ => return None,
+        };
+        Some(Update {
+            path,
+            before,
+            after,
+        })
+    }
+
+    /// `None`: a record that has to change as well is in transit.
+    pub(super) fn decide(
+        &self,
+        conflict: Conflict,
+        now: Option<Identity>,
+        facts: &dyn DrainFacts,
+    ) -> Outcome<Option<DrainCommit>> {
+        let mut reads = conflict.reads.clone();
+        let path = self.choice.path.clone();
+        if let Some((second, _)) = conflict.beside {
+            reads.saw(&path, Some(&conflict.record));
+            let object = conflict.record.object;
+            let put = PathRecord {
+                version: facts.next_version(),
+                hides: None,
+                replaces: None,
+                drained: None,
+                ..conflict.record
+            };
+            return Ok(Some(DrainCommit {
+                reads,
+                batch: vec![
+                    Change::Delete { path, object },
+                    Change::Put {
+                        path: second.clone(),
+                        record: put,
+                    },
+                    Change::Relabel(object),
+                ],
+                follow_ups: vec![FollowUp::Relabel(object, second)],
+                forbids_late_opens: true,
+            }));
+        }
+        let is_ours = self.choice.side == Side::Ours;
+        let keeper = match &conflict.origin {
+            // The one in the ring goes as well.
+            Some(origin) if conflict.ring.is_empty() => self.keeper(facts, origin, &mut reads)?,
+            _ => None,
+        };
+        if keeper.as_ref().is_some_and(|(_, r)| r.transit.is_some()) {
+            return Ok(None);
+        }
+        let other = Self::update_of_keeper(&conflict, keeper, is_ours);
+        let is_replaced = conflict.is_origin_replaced();
+        let exchanged = conflict.ring.into_iter().map(|one| Update {
+            path: one.path,
+            before: one.record,
+            after: None,
+        });
+        let record = conflict.record;
+        let after = match (self.choice.side, &conflict.at_origin) {
+            // Their directory stays, and is dressed with the attributes of ours.
+            (Side::Ours, _) if conflict.is_of_both => Some(PathRecord {
+                replaces: now,
+                drained: Some(OURS),
+                ..record.clone()
+            }),
+            (_, _) if conflict.is_of_both => Some(opened(&path, &record)),
+            (Side::Ours, Some(attr)) if is_replaced => Some(PathRecord {
+                arriving: Some(Box::new(Identity::of_leaving(attr))),
+                ..record.clone()
+            }),
+            // Decided for this name: it tells others of the same file nothing.
+            (Side::Ours, _) => Some(PathRecord {
+                replaces: now.map(Identity::strictly),
+                hides: Some(conflict.theirs),
+                drained: None,
+                ..record.clone()
+            }),
+            (Side::Theirs | Side::Both, _) => None,
+        };
+        let update = Update {
+            path,
+            before: record,
+            after,
+        };
+        let updates = other.into_iter().chain(exchanged).chain([update]).collect();
+        let (mut commit, _) = commit_of(facts, reads, updates, Vec::new());
+        commit.forbids_late_opens = true;
+        Ok(Some(commit))
+    }
+}

@@ -1,0 +1,120 @@
+//! Why nothing is decided, and what to do instead.
+
+use super::{Conflict, Side};
+use crate::drain::orphans::is_waiting;
+use crate::facts::Attr;
+use crate::record::{Kind, PathRecord};
+
+impl Conflict {
+    /// Was something renamed, and others have removed it where it was, or put something else there?
+    pub(super) fn is_origin_replaced(&self) -> bool {
+        let known = self.record.arriving.as_ref();
+        self.record.kind == Kind::Moved
+            && self
+                .at_origin
+                .as_ref()
+                .is_none_or(|attr| known.is_some_and(|known| !known.is(attr)))
+    }
+
+    /// Why nothing is decided for this side, if so.
+    pub(super) fn refusal(&self, side: Side) -> Option<String> {
+        let is_ours = side == Side::Ours;
+        let is_replaced = self.is_origin_replaced();
+        let has_dir_at_origin = self.at_origin.as_ref().is_some_and(Attr::is_dir);
+        if let Some(dir) = self.ring.iter().find(|one| one.is_dir || one.has_below) {
+            return Some(format!(
+                "it has exchanged names with the directory {}: {IS_DIR_EXCHANGED}",
+                dir.path
+            ));
+        }
+        if let Some(path) = self.replaced_by.as_ref().filter(|_| !is_replaced) {
+            let instead = match has_dir_at_origin || self.has_below {
+                true => "ours",
+                false => "both, or ours",
+            };
+            return Some(format!(
+                "{path} has taken its old place, and would replace it: take {instead}"
+            ));
+        }
+        let why = match &self.went_to {
+            // It would show in two places.
+            Some(_)
+                if !self.ring.is_empty()
+                    && !self.has_below
+                    && (is_replaced || !has_dir_at_origin) =>
+            {
+                return None;
+            }
+            Some(path) if !is_replaced || side == Side::Theirs => {
+                return Some(format!("what was there is now {path}: choose about that"));
+            }
+            _ if self.is_of_both && side != Side::Both => return None,
+            _ if !is_ours && self.has_below && self.at_origin.is_none() && is_replaced => {
+                IS_GONE_ABOVE
+            }
+            // It only gets another name.
+            _ if side == Side::Both && self.lacks_dir && !is_replaced => return None,
+            _ if !is_ours && (self.has_below || has_dir_at_origin && !is_replaced) => {
+                is_dir(&self.record)
+            }
+            _ if side == Side::Both && is_replaced => IS_REPLACED,
+            _ if is_ours && is_replaced && self.at_origin.is_none() => IS_GONE,
+            _ if is_ours && is_replaced && self.has_below && !has_dir_at_origin => IS_NO_DIR,
+            _ if side == Side::Theirs && is_waiting(&self.record) && !is_replaced => WAITS,
+            _ => return None,
+        };
+        Some(why.to_owned())
+    }
+}
+
+/// Why a directory is not chosen about.
+const IS_DIR: &str = "it is a directory of the buffer: if theirs is a directory as well, take ours or theirs; else move what is theirs out of the way on the PFS and drain again, or rename or remove ours with `forebay run` and take theirs then";
+
+/// The same of one that has come in the place of theirs.
+const IS_DIR_OVER: &str = "it is a directory of the buffer in the place of theirs: take ours, and theirs goes with all that is in it; else move what is theirs out of the way on the PFS and drain again, or rename or remove ours with `forebay run` and take theirs then";
+
+/// Why what has exchanged names with a directory does not get its old one.
+const IS_DIR_EXCHANGED: &str = "take ours, or exchange them back with `forebay run`";
+
+/// Why this directory is not chosen about.
+pub(super) fn is_dir(record: &PathRecord) -> &'static str {
+    match record.hides {
+        Some(_) => IS_DIR_OVER,
+        None => IS_DIR,
+    }
+}
+
+/// Why a directory on both sides is not chosen about.
+pub(super) const BOTH_DIRS: &str =
+    "it is a directory on both sides, and stays: choose about what is in it";
+
+/// Why there is nothing to choose about.
+pub(super) const REPLACES_NOTHING: &str = "it replaces nothing on the PFS";
+
+/// Why a backing directory does not go.
+pub(super) const HAS_STRAYS: &str = "something was made in it past the buffer, and would be lost: `forebay drain` names it; move it to its place by hand";
+
+/// Why nothing is renamed that is not there.
+const IS_GONE: &str = "others have removed what was renamed: take theirs";
+
+/// Why the rename of a directory is not given up.
+const IS_GONE_ABOVE: &str = "others have removed or renamed what was renamed, and there are changes below it: put it back on the PFS, or take both for what is below it first";
+
+/// Why something is not drained to a directory that is not there.
+pub(super) const LACKS_DIR: &str = "others have removed or renamed its directory on the PFS: make it there again, or take both for each file, or theirs";
+
+/// Why something is not renamed in the place of a directory.
+const IS_NO_DIR: &str = "others have put something else in the place of the renamed directory, and there are changes below it: put the directory back on the PFS, and drain again";
+
+/// Why what is in the buffer does not go.
+pub(super) const IS_OPEN: &str = "a program has it open: what it writes would be lost; try again when it has ended, or take ours or both";
+
+/// Why what is in the buffer does not go, if that was not to be seen.
+pub(super) const IS_UNKNOWN: &str =
+    "the storage does not say whether a program has it open: try again, or take ours or both";
+
+/// Why what was renamed does not go back.
+const WAITS: &str = "what was renamed waits on the PFS for this name: take ours or both, or remove it with `forebay run`";
+
+/// Why `both` is refused when others have replaced what was renamed.
+const IS_REPLACED: &str = "what was renamed is no longer there: take ours, and what is there now is renamed, or theirs, and that stays where it is";
