@@ -217,24 +217,21 @@ impl Call<'_> {
             return Ok(None);
         }
         let mut requests = self.mpi.requests();
-        let mut told: Vec<Vec<u8>> = lengths.iter().map(|&n| vec![0; n as usize]).collect();
-        for (from, message) in told.iter_mut().enumerate().filter(|(_, m)| !m.is_empty()) {
-            let to = (message.as_mut_ptr(), message.len());
-            // SAFETY: the message stays until all requests are done.
-            unsafe { self.mpi.receive(self.processes, from, to, &mut requests)? };
+        for (from, &bytes) in lengths.iter().enumerate().filter(|(_, bytes)| **bytes > 0) {
+            let bytes = bytes as usize;
+            self.mpi
+                .receive_message(self.processes, from, bytes, &mut requests)?;
         }
-        for (to, message) in messages.iter().filter(|(_, m)| !m.is_empty()) {
-            let from = (message.as_ptr(), message.len());
-            // SAFETY: the message stays until all requests are done.
-            unsafe { self.mpi.send(self.processes, *to, from, &mut requests)? };
+        for (to, message) in messages.into_iter().filter(|(_, m)| !m.is_empty()) {
+            self.mpi
+                .send_message(self.processes, to, message, &mut requests)?;
         }
-        self.mpi.wait(&mut requests)?;
-        let decoded = told.iter().map(|message| decode(message));
-        Ok(Some(
-            decoded
-                .collect::<std::result::Result<_, _>>()
-                .map_err(|_| Failed)?,
-        ))
+        let mut told = self.mpi.wait_for_messages(requests)?.into_iter();
+        let each = lengths.iter().map(|&bytes| match bytes {
+            0 => Ok(Access::default()),
+            _ => decode(&told.next().ok_or(Failed)?).map_err(|_| Failed),
+        });
+        each.collect::<Result<_>>().map(Some)
     }
 
     /// The aggregators: number and rank of each.
@@ -500,7 +497,7 @@ impl Call<'_> {
                 aggregator.begin(self.reading(plan, next, other));
             }
             let handed_out = self.hand_out(plan, &part, buffer.bytes(), &mut buffers.inbox);
-            // Also after a failure: MPI may still use it.
+            // Also after a failure: MPI may still use it, and so it goes the way of all buffers.
             aggregator.give_back(buffer);
             handed_out?;
         }

@@ -13,6 +13,7 @@ use crate::datatype::{self, Unfit};
 use crate::exchange::{Buffers, Direction};
 use crate::explain::{Explanation, Tally};
 use crate::mpi::{Communicator, Failed, Mpi};
+use crate::output;
 use crate::settings;
 use crate::storage::{self, Purpose, Storage};
 use crate::trace;
@@ -43,7 +44,7 @@ pub struct File {
     /// They have changed since the file was arranged. Only what rank 0 has here counts.
     pub is_outdated: bool,
     /// What is to be told of the file. The same on all ranks.
-    told: Told,
+    pub told: Told,
     /// How collective calls are carried out; `None` if by the MPI library. The same on all ranks, the storage aside.
     pub here: Option<Arc<Here>>,
     path: PathBuf,
@@ -51,11 +52,11 @@ pub struct File {
 
 /// What rank 0 wants to be told of a file.
 #[derive(Debug, Clone, Copy)]
-struct Told {
+pub struct Told {
     /// It is explained when it is closed.
     explains: bool,
     /// Its collective calls are traced.
-    traces: bool,
+    pub traces: bool,
 }
 
 impl Told {
@@ -176,8 +177,8 @@ fn arrange(
         false => Wishes::default(),
     };
     let told = Told {
-        explains: settings::explains(),
-        traces: settings::traces(),
+        explains: output::explains(),
+        traces: output::traces(),
     };
     let told = told.to_word();
     let mut mine = vec![crate::node::number(), 0, 0, 0, 0, 0, 0, 0, told];
@@ -286,11 +287,6 @@ impl File {
         Ok(self.mpi.largest(self.processes, class.into())? as i32)
     }
 
-    /// Are collective calls on it traced? The same on all ranks.
-    pub fn traces(&self) -> bool {
-        self.told.traces
-    }
-
     /// Adds the last call to the trace, if one is wanted. `mine` is what this process accesses, or why that is not known: on all
     /// processes alike. Collective.
     pub fn trace(
@@ -298,7 +294,7 @@ impl File {
         direction: Direction,
         (by, mine): (CarriedOutBy, Result<&Access, LeftOut>),
     ) -> Result<(), Failed> {
-        if !self.traces() {
+        if !self.told.traces {
             return Ok(());
         }
         let gathered = match mine {
@@ -316,7 +312,7 @@ impl File {
                 arrangement: self.here.as_ref().map(|here| &here.arrangement),
                 accesses: gathered.as_ref().map_err(|reason| *reason),
             };
-            settings::trace(&call.to_line());
+            output::trace(&call.to_line());
         }
         Ok(())
     }
@@ -336,7 +332,7 @@ impl File {
             }
             None => ("native", 0, "unknown".to_owned()),
         };
-        settings::report(format_args!(
+        output::report(format_args!(
             "{}\t{method}\t{aggregators} aggregators\t{} calls taken over\t{} left\tlocks: {locks}\n",
             self.path.display(),
             self.tally.taken(),
@@ -350,7 +346,7 @@ impl File {
             let mine = self.buffers.meter().to_words();
             let meters = self.mpi.allgather(self.processes, &mine)?;
             if self.processes.rank == 0 {
-                settings::explain(&Explanation {
+                output::explain(&Explanation {
                     path: &self.path,
                     arrangement: self.here.as_ref().map(|here| &here.arrangement),
                     tally: self.tally,

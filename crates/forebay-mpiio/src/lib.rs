@@ -19,6 +19,7 @@
 //! | [`datatype`], [`memory`] | data types, and the buffer of the program |
 //! | [`mpi`], [`abi`] | calls and constants of the MPI library |
 //! | [`explain`] | what became of the calls on a file |
+//! | [`output`] | report, explanations and trace, as they are written |
 //! | [`trace`] | what all ranks access, for a trace of the calls |
 //! | [`settings`], [`node`] | environment, hints, this node |
 
@@ -33,6 +34,7 @@ mod file;
 mod memory;
 mod mpi;
 mod node;
+mod output;
 mod settings;
 mod storage;
 mod trace;

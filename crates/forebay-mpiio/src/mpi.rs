@@ -94,6 +94,24 @@ pub struct Requests {
     handle_bytes: usize,
     /// Handles one behind the other, each of `handle_bytes` bytes.
     words: Vec<u8>,
+    /// Messages that belong to the requests.
+    messages: Messages,
+}
+
+/// Messages of some requests, in the order in which these were begun.
+#[derive(Debug, Default)]
+struct Messages {
+    sent: Vec<Vec<u8>>,
+    received: Vec<Vec<u8>>,
+}
+
+impl Drop for Requests {
+    fn drop(&mut self) {
+        if !self.words.is_empty() {
+            // They were not waited for, or that failed: MPI may still use their memory.
+            std::mem::forget(std::mem::take(&mut self.messages));
+        }
+    }
 }
 
 impl Mpi {
@@ -254,6 +272,35 @@ impl Mpi {
         unsafe { self.begin(&IRECV, arguments, requests) }
     }
 
+    /// Begins to send a message to a rank.
+    pub fn send_message(
+        &self,
+        communicator: Communicator,
+        to: usize,
+        message: Vec<u8>,
+        requests: &mut Requests,
+    ) -> Result<()> {
+        let from = (message.as_ptr(), message.len());
+        requests.messages.sent.push(message);
+        // SAFETY: the bytes stay as long as the requests are not done.
+        unsafe { self.send(communicator, to, from, requests) }
+    }
+
+    /// Begins to receive a message of so many bytes from a rank. [`Mpi::wait_for_messages`] gives it.
+    pub fn receive_message(
+        &self,
+        communicator: Communicator,
+        from: usize,
+        bytes: usize,
+        requests: &mut Requests,
+    ) -> Result<()> {
+        let mut message = vec![0; bytes];
+        let to = (message.as_mut_ptr(), bytes);
+        requests.messages.received.push(message);
+        // SAFETY: the bytes stay as long as the requests are not done, and nobody else uses them until then.
+        unsafe { self.receive(communicator, from, to, requests) }
+    }
+
     unsafe fn begin(
         &self,
         function: &Symbol,
@@ -274,7 +321,14 @@ impl Mpi {
         Requests {
             handle_bytes: self.abi.handle_bytes,
             words: Vec::new(),
+            messages: Messages::default(),
         }
+    }
+
+    /// Waits until all requests are done, and gives the messages that were received, in the order in which that was begun.
+    pub fn wait_for_messages(&self, mut requests: Requests) -> Result<Vec<Vec<u8>>> {
+        self.wait(&mut requests)?;
+        Ok(std::mem::take(&mut requests.messages.received))
     }
 
     /// Waits until all requests are done, and forgets them.
@@ -290,10 +344,11 @@ impl Mpi {
             let to = aligned.as_mut_ptr().cast::<u8>();
             to.copy_from_nonoverlapping(requests.words.as_ptr(), requests.words.len());
         }
-        requests.words.clear();
         let array = aligned.as_mut_ptr() as usize;
         // SAFETY: MPI_Waitall(count, MPI_Request[], MPI_STATUSES_IGNORE).
-        unsafe { self.call(&WAITALL, &[number, array, self.abi.status_ignore]) }
+        unsafe { self.call(&WAITALL, &[number, array, self.abi.status_ignore])? };
+        requests.words.clear();
+        Ok(())
     }
 
     /// Is a file in atomic mode?

@@ -12,6 +12,7 @@ use crate::exchange::{Call, Direction};
 use crate::file::File;
 use crate::memory::Memory;
 use crate::mpi::Failed;
+use crate::output;
 use crate::storage::Purpose;
 
 /// The arguments of a collective read or write.
@@ -50,8 +51,8 @@ struct Part {
     access: Access,
 }
 
-/// Words of a share in a message; the last one says that the file has to be arranged anew.
-const WORDS: usize = 7;
+/// Words of a share in a message. The last ones count if they are of rank 0: the file has to be arranged anew; calls are traced.
+const WORDS: usize = 8;
 
 impl File {
     /// Carries out a call, if that is worth it. Collective.
@@ -88,9 +89,11 @@ impl File {
             share.pieces,
             size.unwrap_or(0),
             self.is_outdated.into(),
+            output::traces().into(),
         ];
         let all = mpi.allgather(processes, &mine)?;
-        if all[WORDS - 1] == 1 {
+        self.told.traces &= all[WORDS - 1] == 1;
+        if all[WORDS - 2] == 1 {
             self.rearrange()?;
             // SAFETY: the caller's promise.
             return unsafe { self.carry_out(request) };
@@ -116,7 +119,7 @@ impl File {
             is_free: here.arrangement.is_free,
             always: here.arrangement.always,
         };
-        if self.traces() {
+        if self.told.traces {
             self.cut_off(&mut part, size)?;
         }
         let region = match way(&shares, terms) {
@@ -156,9 +159,17 @@ impl File {
             None => Ok(call.alone(request.direction, &part.access, &mut buffers)),
         };
         buffers.meter.call_nanos += begin.elapsed().as_nanos() as u64;
-        // Also after a failure: MPI may still use them.
+        let outcome = match outcome {
+            Ok(outcome) => outcome,
+            Err(failed) => {
+                self.buffers.meter = buffers.meter;
+                // MPI may still use them.
+                std::mem::forget(buffers);
+                return Err(failed);
+            }
+        };
         self.buffers = buffers;
-        let class = self.agree(outcome?)?;
+        let class = self.agree(outcome)?;
         if let Some(position) = part.position_after {
             mpi.seek(self.handle, position)?;
         }

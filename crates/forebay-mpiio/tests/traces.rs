@@ -193,6 +193,50 @@ fn a_trace_ends_with_a_mark_when_it_is_full() {
         let text = fs::read(&trace).unwrap();
         let mark = cut_off_line();
         assert!(text.ends_with(mark.as_bytes()));
-        assert_eq!(text.len() as u64, MAX_TRACE_BYTES - 20 + mark.len() as u64);
+        // The zeros before it are no whole line.
+        let parted = 1 + mark.len() as u64;
+        assert_eq!(text.len() as u64, MAX_TRACE_BYTES - 20 + parted);
+    });
+}
+
+#[test]
+fn a_line_that_another_process_could_not_finish_stays_alone() {
+    with_each(|mpi| {
+        let stage = Stage::new();
+        let trace = stage.path("calls.json");
+        let half = r#"{"forebay_collective_trace":1,"file":"/a"#;
+        fs::write(&trace, half).unwrap();
+        with_trace_at(&stage, mpi, &trace);
+        let read = Trace::parse(&fs::read(&trace).unwrap()).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!((read.unfinished, read.calls.len()), (vec![1], 4));
+    });
+}
+
+#[test]
+fn programs_that_trace_at_once_pass_no_limit_and_break_no_line() {
+    with_each(|mpi| {
+        let stage = Stage::new();
+        let program = stage.compile(&mpi.c, COLL_PERF);
+        let trace = stage.path("calls.json");
+        let blank = "\n".repeat((MAX_TRACE_BYTES - 10_000) as usize);
+        fs::write(&trace, blank).unwrap();
+        let files = ["a", "b", "c"].map(|name| stage.path(name));
+        let commands = files
+            .each_ref()
+            .map(|file| [&program, file, "8", "8", "8", "0", "0", "0", "8"].to_vec());
+        let commands = commands.each_ref().map(|command| &command[..]);
+        let environment = [EXCHANGE, (TRACE, trace.as_str())];
+        for ran in stage.run_together(mpi, 2, true, &commands, &environment) {
+            ran.succeeded();
+        }
+        let text = fs::read(&trace).unwrap();
+        let marks = 3 * cut_off_line().len() as u64;
+        assert!(text.len() as u64 <= MAX_TRACE_BYTES + marks);
+        let read = Trace::parse(&text).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(
+            (read.cut_off_at, read.unfinished.len()),
+            (Some(MAX_TRACE_BYTES), 0)
+        );
+        assert!(!read.calls.is_empty());
     });
 }

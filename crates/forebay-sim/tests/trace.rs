@@ -100,11 +100,7 @@ fn whatever_is_wrong_with_a_trace_is_an_error_with_its_line() {
         ),
         (
             good[..good.len() / 2].to_owned(),
-            "line 1: it ends in the middle: the trace was cut off",
-        ),
-        (
-            format!("{good}\n{}", &good[..40]),
-            "line 3: it ends in the middle",
+            "there is no whole collective call in it: line 1 ends in the middle",
         ),
         (
             with("_trace\":1", "_trace\":2"),
@@ -206,6 +202,16 @@ fn whatever_is_wrong_with_a_trace_is_an_error_with_its_line() {
     assert!(Trace::parse("[".repeat(1 << 20).as_bytes()).is_err());
     let deep = other(&format!(",\"shapes\":{}", "[".repeat(1 << 16)));
     assert!(Trace::parse(deep.as_bytes()).is_err());
+}
+
+#[test]
+fn a_line_that_ends_in_the_middle_takes_no_other_with_it() {
+    let good = line(&array_blocks(4, 2));
+    let half = &good[..good.len() / 2];
+    let trace = parsed(&format!("{good}{half}\n{good}{}", &good[..40]));
+    assert_eq!(trace.unfinished, [2, 4]);
+    let lines: Vec<usize> = trace.calls.iter().map(|call| call.line).collect();
+    assert_eq!(lines, [1, 3]);
 }
 
 #[test]

@@ -149,12 +149,18 @@ fn a_trace_says_what_of_it_was_not_replayed() {
             .replace("[[[0,65536,[100,262144]]]]", &shape)
             .replace("write", "read");
     }
-    fs::write(dir.path().join("calls.json"), format!("{text}{end}\n")).unwrap();
+    let half = &unknown[..60];
+    fs::write(
+        dir.path().join("calls.json"),
+        format!("{text}{end}\n{half}\n"),
+    )
+    .unwrap();
     let said = prints(dir.path(), &["--trace", "calls.json", "--processes", "8"]);
     assert!(
         said.ends_with(
             "\nnot replayed: 1 more kinds of calls with fewer bytes (--line shows one); 1 calls of which the layer did not know what \
-             they access; all that came after the trace had reached 67108864 bytes: it was cut off there\n"
+             they access; all that came after the trace had reached 67108864 bytes: it was cut off there; \
+             what ends in the middle: line 12\n"
         ),
         "{said}"
     );

@@ -248,41 +248,6 @@ pub fn json_string(text: &str) -> String {
     all
 }
 
-/// An access in words for a message.
-pub fn to_words(access: &Access) -> Vec<u64> {
-    let mut words = Vec::new();
-    for (start, block, levels) in access.strides() {
-        words.extend([start, block, levels.len() as u64]);
-        words.extend(
-            levels
-                .into_iter()
-                .flat_map(|(count, stride)| [count, stride]),
-        );
-    }
-    words
-}
-
-/// The access in the words of [`to_words`].
-///
-/// # Errors
-/// If they are no access.
-pub fn from_words(words: &[u64]) -> Result<Access, AccessError> {
-    let mut access = Access::default();
-    let mut rest = words;
-    while let [start, block, count, after @ ..] = rest {
-        let words = usize::try_from(*count).ok().and_then(|n| n.checked_mul(2));
-        let words = words.filter(|&n| n <= after.len());
-        let (levels, next) = after.split_at(words.ok_or(AccessError::Outside)?);
-        let levels: Vec<(u64, u64)> = levels.chunks(2).map(|l| (l[0], l[1])).collect();
-        access.append(*start, *block, &levels)?;
-        rest = next;
-    }
-    match rest {
-        [] => Ok(access),
-        _ => Err(AccessError::Outside),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -291,19 +256,5 @@ mod tests {
     fn a_path_of_any_kind_is_a_string_of_json() {
         assert_eq!(json_string("/a b"), "\"/a b\"");
         assert_eq!(json_string("\"\\\n"), "\"\\\"\\\\\\u000a\"");
-    }
-
-    #[test]
-    fn an_access_is_the_same_after_a_message_and_damaged_words_are_an_error() {
-        let mut access = Access::strided(7, 3, &[(4, 100), (5, 10)]).unwrap();
-        access.append(1000, 9, &[]).unwrap();
-        let words = to_words(&access);
-        assert_eq!(from_words(&words), Ok(access));
-        for end in 1..words.len() {
-            let cut = from_words(&words[..end]);
-            assert!(cut.is_err() || end == 7, "{end}: {cut:?}");
-        }
-        assert!(from_words(&[0, 1, u64::MAX]).is_err());
-        assert!(from_words(&[0, u64::MAX, 1, u64::MAX, u64::MAX]).is_err());
     }
 }

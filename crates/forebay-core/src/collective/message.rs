@@ -1,4 +1,5 @@
-//! What a process tells an aggregator about its access: the pieces in the aggregator's domain, as runs.
+//! What a process tells others about its access: an aggregator the pieces in its domain, as runs; rank 0, for the trace, the nested
+//! strides. Numbers are in groups of 7 bits, the lowest first.
 
 use super::{Access, AccessError, FileDomain, Run, TypeMap};
 
@@ -53,6 +54,40 @@ pub fn decode(message: &[u8]) -> Result<Access, AccessError> {
     Ok(access)
 }
 
+/// An access with all of its levels, as bytes for a message.
+pub fn encode_nested(access: &Access) -> Vec<u8> {
+    let mut message = Vec::new();
+    for (start, block, levels) in access.strides() {
+        let words = [start, block, levels.len() as u64];
+        let levels = levels
+            .into_iter()
+            .flat_map(|(count, stride)| [count, stride]);
+        words
+            .into_iter()
+            .chain(levels)
+            .for_each(|word| put(&mut message, word));
+    }
+    message
+}
+
+/// The access in a message of [`encode_nested`].
+///
+/// # Errors
+/// If it is none.
+pub fn decode_nested(message: &[u8]) -> Result<Access, AccessError> {
+    let mut rest = message;
+    let mut access = Access::default();
+    while !rest.is_empty() {
+        let (start, block, depth) = (take(&mut rest)?, take(&mut rest)?, take(&mut rest)?);
+        let mut levels = Vec::new();
+        for _ in 0..depth {
+            levels.push((take(&mut rest)?, take(&mut rest)?));
+        }
+        access.append(start, block, &levels)?;
+    }
+    Ok(access)
+}
+
 fn put(message: &mut Vec<u8>, mut value: u64) {
     while value > 0x7f {
         message.push(value as u8 | 0x80);
@@ -97,6 +132,23 @@ mod tests {
                 assert_eq!(bytes(&told), expected, "{method:?} {aggregator}");
             }
         }
+    }
+
+    #[test]
+    fn nested_strides_are_the_same_after_a_message_and_a_damaged_one_is_an_error() {
+        let mut access = Access::strided(7, 3, &[(4, 100), (5, 10)]).unwrap();
+        access.append(1000, 9, &[]).unwrap();
+        let message = encode_nested(&access);
+        assert_eq!(decode_nested(&message), Ok(access));
+        let first = message.len() - encode_nested(&Access::strided(1000, 9, &[]).unwrap()).len();
+        for end in 1..message.len() {
+            let cut = decode_nested(&message[..end]);
+            assert!(cut.is_err() || end == first, "{end}: {cut:?}");
+        }
+        let most = [[0xff; 9].as_slice(), &[1]].concat();
+        assert!(decode_nested(&[[0, 1].as_slice(), &most].concat()).is_err());
+        let huge = [[0].as_slice(), &most, &[1], &most, &most].concat();
+        assert!(decode_nested(&huge).is_err());
     }
 
     #[test]

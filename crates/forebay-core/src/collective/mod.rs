@@ -51,7 +51,7 @@ pub use aggregator::{aggregators, fitting_count};
 pub use arrange::{Arrangement, LockSource, SETTINGS, Wishes};
 pub use capture::{
     CallToCapture, CapturedAccesses, CarriedOutBy, LeftOut, MAX_CAPTURED_PARTS, MAX_TRACE_BYTES,
-    TRACE_VERSION, cut_off_line, from_words, json_string, to_words,
+    TRACE_VERSION, cut_off_line, json_string,
 };
 pub use choice::{MethodChoice, Situation, choose};
 pub use coverage::Coverage;
@@ -62,7 +62,7 @@ pub use locks::{
     KNOWN_FILE_SYSTEMS, KnownFileSystem, LockProtocol, MeasuredLocks, file_system_name,
     measurements_file, mount_name, protocol_of,
 };
-pub use message::{MAX_PIECES, decode, encode};
+pub use message::{MAX_PIECES, decode, decode_nested, encode, encode_nested};
 pub use probe::{
     Judgement, MAX_REPEATS, Pattern, ProbeResult, Sample, TURNS, WRITE_BYTES, Wait, first_patterns,
     further_patterns, judge,

@@ -148,7 +148,46 @@ impl Stage {
         command: &[&str],
         environment: &[(&str, &str)],
     ) -> Ran {
+        let all = self.run_together(mpi, ranks, layer, &[command], environment);
+        all.into_iter().next().expect("one program ran")
+    }
+
+    /// Runs programs at once, each with so many ranks. Their results are in the order of the commands.
+    pub fn run_together(
+        &self,
+        mpi: &Mpi,
+        ranks: u32,
+        layer: bool,
+        commands: &[&[&str]],
+        environment: &[(&str, &str)],
+    ) -> Vec<Ran> {
         let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(|e| e.into_inner());
+        let start = |command: &&[&str]| {
+            let mut starting = self.starting(mpi, ranks, layer, command, environment);
+            starting.stdout(Stdio::piped()).stderr(Stdio::piped());
+            starting.spawn().expect("run timeout")
+        };
+        let running: Vec<_> = commands.iter().map(start).collect();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let end = |one: std::process::Child| {
+            let out = one.wait_with_output().expect("wait for timeout");
+            Ran {
+                code: out.status.code(),
+                out: text(&out.stdout),
+                err: text(&out.stderr),
+            }
+        };
+        running.into_iter().map(end).collect()
+    }
+
+    fn starting(
+        &self,
+        mpi: &Mpi,
+        ranks: u32,
+        layer: bool,
+        command: &[&str],
+        environment: &[(&str, &str)],
+    ) -> Command {
         let mut ran = Command::new("timeout");
         ran.args(["-k", "5", LIMIT_S])
             .args(&mpi.start)
@@ -156,26 +195,18 @@ impl Stage {
         if layer {
             ran.arg(format!("LD_PRELOAD={}", library().display()));
         }
-        let out = ran
-            .args(
-                environment
-                    .iter()
-                    .map(|(name, value)| format!("{name}={value}")),
-            )
-            .args(command)
-            // Another process' memory may not be read in a container.
-            .env("OMPI_MCA_btl_vader_single_copy_mechanism", "none")
-            .env("OMPI_MCA_mpi_yield_when_idle", "1")
-            .current_dir(&self.dir)
-            .stdin(Stdio::null())
-            .output()
-            .expect("run timeout");
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        Ran {
-            code: out.status.code(),
-            out: text(&out.stdout),
-            err: text(&out.stderr),
-        }
+        ran.args(
+            environment
+                .iter()
+                .map(|(name, value)| format!("{name}={value}")),
+        )
+        .args(command)
+        // Another process' memory may not be read in a container.
+        .env("OMPI_MCA_btl_vader_single_copy_mechanism", "none")
+        .env("OMPI_MCA_mpi_yield_when_idle", "1")
+        .current_dir(&self.dir)
+        .stdin(Stdio::null());
+        ran
     }
 }
 

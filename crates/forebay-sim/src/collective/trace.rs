@@ -20,6 +20,8 @@ pub struct Trace {
     pub calls: Vec<CapturedCall>,
     /// The layer has stopped to write at this size in bytes, so later calls are missing.
     pub cut_off_at: Option<u64>,
+    /// Lines that end in the middle, counted from 1: a process was killed, or the disk was full, while it wrote them. They are left out.
+    pub unfinished: Vec<usize>,
 }
 
 /// A collective call of a program.
@@ -151,6 +153,10 @@ impl Trace {
             if text.iter().all(u8::is_ascii_whitespace) {
                 continue;
             }
+            if serde_json::from_slice::<serde::de::IgnoredAny>(text).is_err_and(|e| e.is_eof()) {
+                trace.unfinished.push(line);
+                continue;
+            }
             let versioned: Versioned = json(text).map_err(wrong)?;
             if versioned.forebay_collective_trace != TRACE_VERSION {
                 return Err(wrong(format!(
@@ -169,7 +175,12 @@ impl Trace {
         match trace.calls.is_empty() {
             true => Err(TraceError {
                 line: 0,
-                what: "there is no collective call in it".to_owned(),
+                what: match trace.unfinished.first() {
+                    Some(line) => format!(
+                        "there is no whole collective call in it: line {line} ends in the middle"
+                    ),
+                    None => "there is no collective call in it".to_owned(),
+                },
             }),
             false => Ok(trace),
         }
@@ -179,9 +190,6 @@ impl Trace {
 /// A line of JSON.
 fn json<T: for<'de> Deserialize<'de>>(text: &[u8]) -> Result<T, String> {
     serde_json::from_slice(text).map_err(|e| {
-        if e.is_eof() {
-            return "it ends in the middle: the trace was cut off".to_owned();
-        }
         let said = e.to_string();
         let place = format!(" at line {} column {}", e.line(), e.column());
         let said = said.strip_suffix(&place).unwrap_or(&said);

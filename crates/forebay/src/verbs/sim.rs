@@ -208,6 +208,13 @@ impl Replayed<'_> {
                 "all that came after the trace had reached {bytes} bytes: it was cut off there"
             ));
         }
+        if !trace.unfinished.is_empty() {
+            let lines: Vec<String> = trace.unfinished.iter().map(usize::to_string).collect();
+            missing.push(format!(
+                "what ends in the middle: line {}",
+                lines.join(", ")
+            ));
+        }
         if !missing.is_empty() {
             tell(&format!("\nnot replayed: {}\n", missing.join("; ")))?;
         }
