@@ -44,6 +44,7 @@ pub mod recovery;
 pub mod repair;
 pub mod request;
 pub mod reserve;
+pub mod restarts;
 pub mod root_dir;
 pub mod share;
 pub mod shown;

@@ -24,7 +24,7 @@ pub enum Unmade {
     Due,
 }
 
-/// Markers that are not made yet. Those that come are not due before all are tried that are.
+/// Markers that are not made yet. New ones become due only when all due ones have been tried.
 #[derive(Debug, Default)]
 pub struct Markers {
     new: BTreeSet<ObjectName>,
@@ -79,39 +79,6 @@ impl Markers {
     }
 }
 
-/// How the label of an object stands of which a mark says that it is to be written, or that may be ahead of the tables.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
-    /// It says what its record does; or no record names it.
-    Right,
-    /// It is to be written now.
-    Wrong,
-    /// It is a marker that is not made yet, and can wait: there may be thousands, and calls wait for a start.
-    Unmade,
-}
-
-/// What was found of a label.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FoundLabel {
-    /// It says what the record does.
-    Right,
-    /// The object is not there.
-    NoObject,
-    /// Anything else.
-    Other,
-}
-
-impl Standing {
-    /// Of the object of a record of this kind; `None`: no record names it.
-    pub fn of(kind: Option<Kind>, found: FoundLabel) -> Self {
-        match (kind, found) {
-            (None, _) | (_, FoundLabel::Right) => Standing::Right,
-            (Some(kind), FoundLabel::NoObject) if may_be_unmade(kind) => Standing::Unmade,
-            _ => Standing::Wrong,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -144,27 +111,5 @@ mod tests {
         assert_eq!(markers.unmade(), Unmade::New);
         assert!(markers.forget(second) && markers.forget(late));
         assert_eq!((markers.due(9), markers.unmade()), (vec![], Unmade::None));
-    }
-
-    #[test]
-    fn only_the_marker_of_a_removal_can_wait() {
-        let all = [
-            Kind::File,
-            Kind::Dir,
-            Kind::Symlink,
-            Kind::Special,
-            Kind::Moved,
-            Kind::Whiteout,
-        ];
-        for kind in all {
-            let gone = match kind {
-                Kind::Whiteout => Standing::Unmade,
-                _ => Standing::Wrong,
-            };
-            assert_eq!(Standing::of(Some(kind), FoundLabel::NoObject), gone);
-            assert_eq!(Standing::of(Some(kind), FoundLabel::Other), Standing::Wrong);
-            assert_eq!(Standing::of(Some(kind), FoundLabel::Right), Standing::Right);
-        }
-        assert_eq!(Standing::of(None, FoundLabel::NoObject), Standing::Right);
     }
 }

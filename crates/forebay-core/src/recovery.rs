@@ -334,6 +334,39 @@ pub fn undrained_by_loss(
     })
 }
 
+/// What a start makes of a label that has a relabel mark, or that may be ahead of the tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LabelStanding {
+    /// It says what its record does.
+    Right,
+    /// It is to be written now.
+    Wrong,
+    /// It is that of a marker that is not made yet, and can wait: there may be thousands, and calls wait for a start.
+    Unmade,
+}
+
+/// What a start sees of a label.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SeenLabel {
+    /// It says what the record does.
+    Right,
+    /// The object is not there.
+    NoObject,
+    /// Anything else.
+    Other,
+}
+
+impl LabelStanding {
+    /// Of the object of a record of this kind.
+    pub fn of(kind: Kind, seen: SeenLabel) -> Self {
+        match seen {
+            SeenLabel::Right => LabelStanding::Right,
+            SeenLabel::NoObject if may_be_unmade(kind) => LabelStanding::Unmade,
+            _ => LabelStanding::Wrong,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -557,6 +590,33 @@ mod tests {
         changed.mtime.sec += 1;
         for found in [None, Some(changed)] {
             assert_eq!(undrained_by_loss(&path(), &record, &now, Ok(found)), None);
+        }
+    }
+
+    #[test]
+    fn only_the_marker_of_a_removal_can_wait() {
+        let all = [
+            Kind::File,
+            Kind::Dir,
+            Kind::Symlink,
+            Kind::Special,
+            Kind::Moved,
+            Kind::Whiteout,
+        ];
+        for kind in all {
+            let gone = match kind {
+                Kind::Whiteout => LabelStanding::Unmade,
+                _ => LabelStanding::Wrong,
+            };
+            assert_eq!(LabelStanding::of(kind, SeenLabel::NoObject), gone);
+            assert_eq!(
+                LabelStanding::of(kind, SeenLabel::Other),
+                LabelStanding::Wrong
+            );
+            assert_eq!(
+                LabelStanding::of(kind, SeenLabel::Right),
+                LabelStanding::Right
+            );
         }
     }
 }

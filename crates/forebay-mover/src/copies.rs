@@ -280,8 +280,13 @@ impl Pass<'_> {
             .filter_map(|temporary| Some((temporary.oid, self.copies.take(temporary.oid)?)))
             .collect();
         let one = |temporary: &Temporary| {
-            let ours = held.get(&temporary.oid).map(|held| &held.ours);
-            let removed = self.remove(&temporary.path, ours);
+            let removed = match held.get(&temporary.oid) {
+                // Others may have renamed its directory.
+                Some(held) if held.path == temporary.path => {
+                    held.ours.remove(held.dir.as_fd(), &held.name)
+                }
+                held => self.remove(&temporary.path, held.map(|held| &held.ours)),
+            };
             removed.map_err(Trouble::into_core)
         };
         all.iter().map(one).collect()

@@ -376,13 +376,15 @@ mod tests {
 
     #[test]
     fn a_newer_storage_is_refused_and_both_versions_are_named() {
-        let folder =
-            Folder::with(br#"{"format": 7, "shards": [1, 2], "written_by": "forebay 3.1.4"}"#);
+        let newer = CURRENT + 1;
+        let told =
+            format!(r#"{{"format": {newer}, "shards": [1, 2], "written_by": "forebay 3.1.4"}}"#);
+        let folder = Folder::with(told.as_bytes());
         let error = look(&folder.0).unwrap_err();
-        assert!(matches!(error, FormatError::Newer { format: 7, .. }));
+        assert!(matches!(error, FormatError::Newer { format, .. } if format == newer));
         let text = error.to_string();
-        let known = format!("up to {CURRENT}");
-        for part in ["format 7", "forebay 3.1.4", PROGRAM, &known] {
+        let formats = [format!("format {newer}"), format!("up to {CURRENT}")];
+        for part in [&formats[0], &formats[1], "forebay 3.1.4", PROGRAM] {
             assert!(text.contains(part), "{text}");
         }
         assert_eq!(text.lines().count(), 1);

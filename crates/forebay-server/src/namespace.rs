@@ -25,7 +25,7 @@ use forebay_core::table::{Change, Mark, Order, TableError, Tables, WriteTables};
 use forebay_tables::{Cached, Journaled, Rocks};
 use forebay_wire::NAMES_THAT_FIT;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockUpgradableReadGuard, RwLockWriteGuard};
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -59,7 +59,7 @@ const MARK_BYTES: usize = 64 * (2 * MARKS_PER_COMMIT + 1);
 struct Finished {
     /// Objects that have been unlinked, or were announced and then not made.
     gone: Vec<ObjectName>,
-    relabeled: HashSet<ObjectName>,
+    relabeled: BTreeSet<ObjectName>,
 }
 
 /// What became of a batch.
@@ -430,6 +430,20 @@ impl Namespace {
         outcome
     }
 
+    /// Takes away some marks whose work is done. No commit comes between that and its write, and sets one of them again.
+    pub(crate) fn note_finished(&self, most: usize) {
+        let _alone = self.state.write();
+        let marks = self.finished.lock().some(most);
+        if marks.is_empty() {
+            return;
+        }
+        if self.tables.apply(&marks).is_err() {
+            // The store says it at the next commit.
+            self.finished.lock().put_back(marks);
+        }
+        self.told();
+    }
+
     /// Commits what a recovery or a check has found to be right, while nobody is served.
     ///
     /// # Errors
@@ -503,11 +517,13 @@ impl Namespace {
         }
     }
 
-    /// All marks whose work is done (at a clean end: while others commit, one of them may be set again meanwhile).
+    /// All marks whose work is done. Only for the end of a bridge: a commit beside it could set one of these marks again, and the
+    /// caller's write would erase it.
     pub fn all_marks(&self) -> Vec<Mark> {
         let mut finished = self.finished.lock();
         let mut marks: Vec<_> = finished.gone.drain(..).map(Mark::Undoom).collect();
-        marks.extend(finished.relabeled.drain().map(Mark::Relabeled));
+        let relabeled = std::mem::take(&mut finished.relabeled);
+        marks.extend(relabeled.into_iter().map(Mark::Relabeled));
         marks
     }
 }
@@ -521,19 +537,16 @@ impl Finished {
                 self.relabeled.remove(object);
             }
         }
-        let keep = self.gone.len().saturating_sub(MARKS_PER_COMMIT);
-        let mut marks: Vec<_> = self.gone.drain(keep..).map(Change::Undoom).collect();
-        let some: Vec<_> = self
-            .relabeled
-            .iter()
-            .copied()
-            .take(MARKS_PER_COMMIT)
-            .collect();
-        for object in some {
-            self.relabeled.remove(&object);
-            marks.push(Change::Relabeled(object));
-        }
-        marks
+        self.some(MARKS_PER_COMMIT)
+    }
+
+    /// Up to so many marks of each kind.
+    fn some(&mut self, most: usize) -> Vec<Change> {
+        let keep = self.gone.len().saturating_sub(most);
+        let gone = self.gone.drain(keep..).map(Change::Undoom);
+        let relabeled = std::iter::from_fn(|| self.relabeled.pop_first());
+        gone.chain(relabeled.take(most).map(Change::Relabeled))
+            .collect()
     }
 
     fn put_back(&mut self, marks: Vec<Change>) {

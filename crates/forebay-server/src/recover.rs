@@ -4,10 +4,11 @@ use crate::ServerHandle;
 use crate::follow;
 use crate::log::Cause;
 use forebay_core::facts::{Label, LabelParent, Stop};
-use forebay_core::markers::{FoundLabel, Standing};
 use forebay_core::path::TreePath;
 use forebay_core::record::{Kind, ObjectName, PathRecord};
-use forebay_core::recovery::{self, Fate, Loss, Past, Step, Stray, Suspects};
+use forebay_core::recovery::{
+    self, Fate, LabelStanding, Loss, Past, SeenLabel, Step, Stray, Suspects,
+};
 use forebay_core::repair::lost;
 use forebay_core::reserve::Purpose;
 use forebay_core::table::{Change, Order, TableError, Tables};
@@ -142,11 +143,11 @@ fn sweep(
     server.objects.forget_last_life();
     for object in sweep.relabel {
         match standing(server, object)? {
-            Standing::Unmade => follow::mark_later(server, &[object]),
-            Standing::Right => {
+            LabelStanding::Unmade => follow::mark_later(server, &[object]),
+            LabelStanding::Right => {
                 server.with_look(|_, locked| server.namespace.object_relabeled(object, locked))
             }
-            Standing::Wrong => {
+            LabelStanding::Wrong => {
                 follow::relabel(server, object);
                 done.relabeled += 1;
             }
@@ -155,25 +156,23 @@ fn sweep(
     Ok(())
 }
 
-fn standing(server: &ServerHandle, object: ObjectName) -> Result<Standing, TableError> {
+fn standing(server: &ServerHandle, object: ObjectName) -> Result<LabelStanding, TableError> {
     let tables = server.namespace.tables();
-    let path = tables.path_of(object)?;
-    let record = match &path {
-        Some(path) => tables.get(path)?,
-        None => None,
+    let Some(path) = tables.path_of(object)? else {
+        return Ok(LabelStanding::Right);
     };
-    let kind = record.as_ref().map(|record| record.kind);
-    let says = path.zip(record);
+    let Some(record) = tables.get(&path)? else {
+        return Ok(LabelStanding::Right);
+    };
     let is_right = |label: &Label| {
-        let (path, record) = says.as_ref()?;
-        Some(server.with_look(|facts, _| follow::is_right(server, facts, path, record, label)))
+        server.with_look(|facts, _| follow::is_right(server, facts, &path, &record, label))
     };
     let found = match server.objects.read_label(object) {
-        Ok(Some(label)) if is_right(&label) == Some(true) => FoundLabel::Right,
-        Err(LabelError::System(Errno::NOENT)) => FoundLabel::NoObject,
-        _ => FoundLabel::Other,
+        Ok(Some(label)) if is_right(&label) => SeenLabel::Right,
+        Err(LabelError::System(Errno::NOENT)) => SeenLabel::NoObject,
+        _ => SeenLabel::Other,
     };
-    Ok(Standing::of(kind, found))
+    Ok(LabelStanding::of(record.kind, found))
 }
 
 /// All objects in folders from this one on.
@@ -321,7 +320,7 @@ fn relabel_what_is_ahead(
     done: &mut Recovered,
 ) -> Result<(), TableError> {
     for object in objects {
-        if standing(server, *object)? == Standing::Wrong {
+        if standing(server, *object)? == LabelStanding::Wrong {
             follow::relabel(server, *object);
             done.relabeled += 1;
         }

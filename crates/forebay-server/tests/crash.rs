@@ -191,7 +191,7 @@ fn a_marker_is_made_although_its_folder_has_gone_with_what_a_kill_left() {
 }
 
 #[test]
-fn what_is_removed_with_its_directory_never_had_a_marker() {
+fn what_is_removed_with_its_directory_leaves_no_marker() {
     let place = Place::new();
     let dir = place.root().join("d");
     std::fs::create_dir(&dir).unwrap();

@@ -110,6 +110,9 @@ pub enum Verb {
     ProbeClient {
         /// The directory in which it writes.
         dir: PathBuf,
+        /// It writes past its caches (O_DIRECT).
+        #[arg(long)]
+        past_caches: bool,
     },
     /// Try something that changes the process.
     #[command(hide = true)]

@@ -65,7 +65,7 @@ pub use locks::{
 pub use message::{MAX_PIECES, decode, decode_nested, encode, encode_nested};
 pub use probe::{
     Judgement, MAX_REPEATS, Pattern, ProbeResult, Sample, TURNS, WRITE_BYTES, Wait, first_patterns,
-    further_patterns, judge,
+    further_patterns, judge, may_hide_waits,
 };
 pub use traffic::{LockTraffic, lock_traffic};
 pub use typemap::{Dimension, Run, TypeMap};

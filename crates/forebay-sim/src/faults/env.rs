@@ -72,6 +72,8 @@ pub(super) enum Alarm {
     Disk(u64),
     /// A label could not be written yet.
     Label(ObjectName),
+    /// It may be noted that a marker is made.
+    Marked(ObjectName),
     /// An act of a drain has ended.
     Act(u64),
     /// The drain of this number goes on with its act of this ticket, which was refused.

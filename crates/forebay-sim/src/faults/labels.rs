@@ -20,6 +20,8 @@ use forebay_core::walk::Walk;
 
 /// Markers are made so much later.
 const MARKERS_WAIT_US: u64 = 20_000;
+/// Until then the tables say of a marker that was made that it is still to be made.
+const NOTE_WAITS_US: u64 = 20_000;
 
 /// A label that is being written.
 #[derive(Debug, Default)]
@@ -103,7 +105,8 @@ impl Node {
                         .disk
                         .begin(Work::Make(object, label, Some(Inode::new(0, 0))));
                     self.disk.finish(number);
-                    self.apply(&[Change::Relabeled(object)]);
+                    self.made_markers.insert(object);
+                    self.alarm(NOTE_WAITS_US, Alarm::Marked(object), env);
                 } else {
                     self.labels.insert(object, labeling);
                     self.begin(Work::Relabel(object, label), Purpose::Label(object), env);
@@ -124,6 +127,13 @@ impl Node {
                 self.labels.insert(object, Labeling::default());
                 self.alarm(1_000, Alarm::Label(object), env);
             }
+        }
+    }
+
+    /// Notes that a marker is made, unless it is to be labelled once more.
+    pub(super) fn marked(&mut self, object: ObjectName) {
+        if self.made_markers.remove(&object) {
+            self.apply(&[Change::Relabeled(object)]);
         }
     }
 

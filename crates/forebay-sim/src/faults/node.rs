@@ -30,7 +30,7 @@ use forebay_core::speakers::Speakers;
 use forebay_core::table::{Change, Tables, WriteTables};
 use forebay_tables::Memory;
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
 /// Time between two ticks in microseconds.
@@ -89,6 +89,8 @@ pub(super) struct Node {
     pub(super) bridge: Option<Bridge>,
     pub(super) attempts: BTreeMap<Token, Attempt>,
     pub(super) labels: BTreeMap<ObjectName, Labeling>,
+    /// Markers that are made, of which the tables say still that they are to be made.
+    pub(super) made_markers: BTreeSet<ObjectName>,
     /// Those who can go on.
     pub(super) ready: VecDeque<Waiter>,
     waiters: BTreeMap<Ticket, Waiter>,
@@ -149,6 +151,7 @@ impl Node {
             bridge: None,
             attempts: BTreeMap::new(),
             labels: BTreeMap::new(),
+            made_markers: BTreeSet::new(),
             ready: VecDeque::new(),
             waiters: BTreeMap::new(),
             purposes: BTreeMap::new(),
@@ -190,6 +193,7 @@ impl Node {
         self.bridge.as_ref().is_some_and(Bridge::is_quiet)
             && self.attempts.is_empty()
             && self.labels.is_empty()
+            && self.made_markers.is_empty()
             && self.suspects.is_empty()
             && self.draining.is_none()
             && self.disk.is_idle()
@@ -239,6 +243,7 @@ impl Node {
         self.temporaries.clear();
         self.attempts.clear();
         self.labels.clear();
+        self.made_markers.clear();
         self.ready.clear();
         self.waiters.clear();
         self.purposes.clear();
@@ -441,6 +446,7 @@ impl Node {
                 self.ready.push_back(Waiter::Request(token));
             }
             Alarm::Label(object) => self.ready.push_back(Waiter::Label(object)),
+            Alarm::Marked(object) => self.marked(object),
             Alarm::Disk(number) => self.on_disk(number, env),
             Alarm::Act(number) => self.on_act(number, others, env),
             Alarm::Refused(drain, ticket) => self.on_refused(drain, ticket, env),
@@ -594,7 +600,10 @@ impl Node {
                 Change::Relabel(object) if self.comes_later(*object) => {
                     self.mark_later(*object, env);
                 }
-                Change::Relabel(object) => self.relabel(*object),
+                Change::Relabel(object) => {
+                    self.made_markers.remove(object);
+                    self.relabel(*object);
+                }
                 change => {
                     if let Some(object) = bridge::named_elsewhere(change) {
                         self.settle(object);

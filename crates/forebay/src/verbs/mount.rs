@@ -10,13 +10,14 @@ use crate::place::{self, Place, plain};
 use forebay_admin::instance_dir;
 use forebay_core::mounting::{MappedIds, Privilege};
 use forebay_core::reserve::Purpose;
+use forebay_core::restarts::Restarts;
 use forebay_fuse::{Device, Server, server_of, unmount};
 use forebay_sys as sys;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What a mount in the background says when it is there.
 const READY: &str = "ready";
@@ -24,8 +25,6 @@ const READY: &str = "ready";
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 /// Longest wait for the process of a mount, which has its bridge end.
 const LAST_WORDS: Duration = Duration::from_secs(10);
-/// How often a bridge that has died is started again.
-const MOST_RESTARTS: u32 = 10;
 
 /// Refuses users who may not mount where others see it.
 fn check_privilege() -> Result<(), Fault> {
@@ -187,26 +186,19 @@ fn watch(
     bridge: &mut Bridge,
     done: BorrowedFd<'_>,
 ) -> Result<(), Fault> {
-    let (mut signals, mut restarts) = (0, 0);
+    let begin = Instant::now();
+    let (mut signals, mut restarts) = (0, Restarts::default());
     while !sys::is_readable(done) {
-        let Ok(process) = sys::Process::open(bridge.pid) else {
-            restarts += 1;
-            if restarts > MOST_RESTARTS {
+        let process = sys::Process::open(bridge.pid).ok();
+        let Some(process) = process.filter(|process| !process.has_ended()) else {
+            // If it was a child, its id stays taken until it is reaped.
+            sys::reap(bridge.pid);
+            if !restarts.one_more(begin.elapsed()) {
                 return Err(fault("the bridge has died again and again"));
             }
             *bridge = Bridge::attach(place, &args.bridge.again(), Purpose::Serve)?;
             continue;
         };
-        if process.has_ended() {
-            // If it was a child, its id stays taken until it is reaped.
-            sys::reap(bridge.pid);
-            restarts += 1;
-            if restarts > MOST_RESTARTS {
-                return Err(fault("the bridge has died again and again"));
-            }
-            *bridge = Bridge::attach(place, &args.bridge.again(), Purpose::Serve)?;
-            continue;
-        }
         if sys::signals_seen() > signals {
             signals = sys::signals_seen();
             // It may be gone already, and this process waits only for files that are open.

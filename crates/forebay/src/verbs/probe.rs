@@ -9,7 +9,7 @@ use crate::verbs::tell;
 use forebay_core::collective::{
     Judgement, KNOWN_FILE_SYSTEMS, Layout, LockProtocol, MAX_REPEATS, MeasuredLocks, MethodChoice,
     Pattern, ProbeResult, Sample, Situation, TURNS, Wait, choose, file_system_name, first_patterns,
-    further_patterns, judge, measurements_file, mount_name, protocol_of,
+    further_patterns, judge, may_hide_waits, measurements_file, mount_name, protocol_of,
 };
 use forebay_sys as sys;
 use serde_json::{Value, json};
@@ -36,28 +36,68 @@ pub fn probe(args: &cli::ProbeArgs) -> Result<u8, Fault> {
         return Ok(exit::OK);
     };
     let place = Place::of(dir)?;
-    let mut probe = Probe::start(args, &place)?;
-    let judged = probe.measure();
-    probe.clean();
-    let judged = judged?;
-    let kept = match (&judged.seen, &place.mount) {
+    let measured = measure(args, &place)?;
+    let kept = match (&measured.judged.seen, &place.mount) {
         (ProbeResult::Locks(measured), Some(mount)) => Some(keep(mount, measured)?),
         _ => None,
     };
     let found = Found {
         place,
-        clients: probe.clients(),
-        judged,
+        measured,
         kept,
     };
     tell(&match args.json {
         true => format!("{:#}\n", found.json()),
         false => found.text(),
     })?;
-    Ok(match found.judged.seen {
+    Ok(match found.measured.judged.seen {
         ProbeResult::Unclear => exit::FAILURE,
         _ => exit::OK,
     })
+}
+
+/// How the clients write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Ordinary,
+    /// With O_DIRECT.
+    PastCaches,
+}
+
+/// What was measured.
+struct Measured {
+    judged: Judgement,
+    /// How many clients of the file system the two processes are.
+    clients: u32,
+    way: Way,
+    /// Why the clients have not written past their caches, although ordinary writes showed nothing.
+    untried: Option<String>,
+}
+
+/// Measures, past the caches of the clients if ordinary writes show nothing.
+fn measure(args: &cli::ProbeArgs, place: &Place) -> Result<Measured, Fault> {
+    let run = |way| {
+        let mut probe = Probe::start(args, place, way)?;
+        let judged = probe.measure();
+        probe.clean();
+        Ok(Measured {
+            judged: judged?,
+            clients: probe.clients(),
+            way,
+            untried: None,
+        })
+    };
+    let ordinary: Measured = run(Way::Ordinary)?;
+    if !may_hide_waits(&ordinary.judged) {
+        return Ok(ordinary);
+    }
+    // Some file systems do not take such writes.
+    Ok(
+        run(Way::PastCaches).unwrap_or_else(|fault: Fault| Measured {
+            untried: Some(fault.to_string()),
+            ..ordinary
+        }),
+    )
 }
 
 /// The file system that is measured.
@@ -98,7 +138,7 @@ struct Client {
 }
 
 impl Client {
-    fn start(via: Option<&str>, dir: &Path) -> Result<Self, Fault> {
+    fn start(via: Option<&str>, dir: &Path, way: Way) -> Result<Self, Fault> {
         let exe = std::env::current_exe()
             .map_err(|e| fault(format!("the path of this program: {}", plain(&e))))?;
         let line = format!("{} \"$@\"", via.unwrap_or("exec"));
@@ -107,6 +147,7 @@ impl Client {
             .args(["-c", &line, "sh"])
             .arg(&exe)
             .arg("probe-client")
+            .args((way == Way::PastCaches).then_some("--past-caches"))
             .arg(dir)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -161,7 +202,7 @@ struct Probe {
 }
 
 impl Probe {
-    fn start(args: &cli::ProbeArgs, place: &Place) -> Result<Self, Fault> {
+    fn start(args: &cli::ProbeArgs, place: &Place, way: Way) -> Result<Self, Fault> {
         let other = match (&args.also, &args.via) {
             // On another node the path need not be there.
             (Some(dir), Some(_)) => dir.clone(),
@@ -169,8 +210,8 @@ impl Probe {
             (None, _) => place.dir.clone(),
         };
         let clients = [
-            Client::start(None, &place.dir)?,
-            Client::start(args.via.as_deref(), &other)?,
+            Client::start(None, &place.dir, way)?,
+            Client::start(args.via.as_deref(), &other, way)?,
         ];
         Ok(Probe {
             clients,
@@ -271,15 +312,14 @@ fn keep(mount: &str, measured: &MeasuredLocks) -> Result<PathBuf, Fault> {
 /// What was found.
 struct Found {
     place: Place,
-    clients: u32,
-    judged: Judgement,
+    measured: Measured,
     kept: Option<PathBuf>,
 }
 
 impl Found {
     /// The locks that the collective layer goes by.
     fn locks(&self) -> (LockProtocol, Option<&MeasuredLocks>) {
-        match &self.judged.seen {
+        match &self.measured.judged.seen {
             ProbeResult::Locks(measured) => (measured.protocol, Some(measured)),
             _ => (protocol_of(self.place.fs_type), None),
         }
@@ -297,7 +337,7 @@ impl Found {
     }
 
     fn seen(&self) -> &'static str {
-        match &self.judged.seen {
+        match &self.measured.judged.seen {
             ProbeResult::Locks(measured) => measured.protocol.name(),
             ProbeResult::OneClient => "one-client",
             ProbeResult::Unclear => "unclear",
@@ -305,11 +345,11 @@ impl Found {
     }
 
     fn reason(&self) -> &'static str {
-        match self.judged.seen {
+        match self.measured.judged.seen {
             ProbeResult::OneClient if protocol_of(self.place.fs_type) == LockProtocol::None => {
                 "no lock traffic, as the type of the file system says"
             }
-            _ => self.judged.reason,
+            _ => self.measured.judged.reason,
         }
     }
 
@@ -328,19 +368,30 @@ impl Found {
             }),
             (
                 "clients",
-                match self.clients {
+                match self.measured.clients {
                     1 => "1: both processes use one mount on one node".to_owned(),
                     _ => "2".to_owned(),
                 },
             ),
             (
                 "seen",
-                match &self.judged.seen {
+                match &self.measured.judged.seen {
                     ProbeResult::OneClient => self.reason().to_owned(),
-                    _ => format!("{}: {}", self.seen(), self.judged.reason),
+                    _ => format!("{}: {}", self.seen(), self.measured.judged.reason),
                 },
             ),
         ];
+        match (self.measured.way, &self.measured.untried) {
+            (Way::PastCaches, _) => rows.push((
+                "written",
+                "past the caches of the clients (O_DIRECT): ordinary writes waited for nobody".to_owned(),
+            )),
+            (Way::Ordinary, Some(why)) => rows.push((
+                "written",
+                format!("as programs do; past the caches of the clients (O_DIRECT) it could not be tried: {why}"),
+            )),
+            (Way::Ordinary, None) => {}
+        }
         if let (_, Some(measured)) = self.locks() {
             if let Some(granule) = measured.granule_bytes {
                 rows.push(("granule", units::bytes(granule)));
@@ -408,8 +459,9 @@ impl Found {
             "fs_type": self.place.fs_type,
             "mount": self.place.mount,
             "known": { "protocol": protocol_of(self.place.fs_type).name(), "about": about(self.place.fs_type) },
-            "clients": self.clients,
+            "clients": self.measured.clients,
             "seen": self.seen(),
+            "past_caches": self.measured.way == Way::PastCaches,
             "reason": self.reason(),
             "granule_bytes": measured.and_then(|m| m.granule_bytes),
             "servers": measured.and_then(|m| m.servers),
@@ -417,7 +469,7 @@ impl Found {
             "handover_seconds": measured.map(|m| seconds(m.handover_nanos)),
             "method": { "name": choice.method.in_words(), "reason": choice.reason,
                         "of_aggregators": EXAMPLE_AGGREGATORS, "aggregators": choice.aggregators },
-            "patterns": self.judged.patterns.iter().map(pattern).collect::<Vec<_>>(),
+            "patterns": self.measured.judged.patterns.iter().map(pattern).collect::<Vec<_>>(),
             "kept": self.kept,
         })
     }

@@ -24,6 +24,7 @@ use forebay_core::doors::Door;
 use forebay_core::lifetime::{Next, Patience, RunEnd};
 use forebay_core::mounting::can_create_in;
 use forebay_core::reserve::Purpose;
+use forebay_core::restarts::Restarts;
 use forebay_sys as sys;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::process::{Child, ExitStatus};
@@ -39,8 +40,6 @@ const LONGEST_LOOK: Duration = Duration::from_millis(200);
 const LONGEST_LOOK_BEHIND: Duration = Duration::from_secs(2);
 /// Most drains after each of which the bridge found that others had changed the buffer again.
 const MOST_DRAINS: u32 = 20;
-/// Most restarts of the bridge during one command. After so many, another restart would not help.
-const MOST_RESTARTS: u32 = 10;
 /// Pause after a start that has failed; it doubles from one failure to the next.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 /// The pauses get no longer than this.
@@ -52,8 +51,10 @@ struct Ended {
     status: Option<ExitStatus>,
     wall: Duration,
     calls: CallBytes,
-    /// How often the bridge died and was started again while the command ran.
-    restarts: u32,
+    /// When it began.
+    begin: Instant,
+    /// The bridge died and was started again.
+    restarts: Restarts,
     /// It was told to end before the command had ended.
     interrupted: bool,
 }
@@ -246,7 +247,7 @@ impl Run<'_> {
     /// Waits for processes that go on, drains and reports. The command has run, so errors are printed and change only
     /// the exit code.
     fn conclude(mut self, mut bridge: Bridge, keeper: Keeper) -> u8 {
-        if self.ended.restarts > 0 {
+        if self.ended.restarts.all() > 0 {
             self.before = BridgeCounters::default();
         }
         let patience = match self.ended.interrupted || self.args.no_wait {
@@ -380,8 +381,8 @@ impl Run<'_> {
 
     /// Starts the bridge again, after it has died.
     fn revive(&mut self, bridge: &mut Bridge, purpose: Purpose) -> Result<(), Fault> {
-        self.ended.restarts += 1;
-        if self.ended.restarts > MOST_RESTARTS {
+        let now = self.ended.begin.elapsed();
+        if !self.ended.restarts.one_more(now) {
             return Err(fault("the bridge has died again and again"));
         }
         *bridge = Bridge::attach(&self.place, &self.args.bridge.again(), purpose)?;
@@ -461,7 +462,7 @@ impl Run<'_> {
             inventory: &end.inventory,
             inherited: &self.inherited,
             calls: self.ended.calls,
-            restarts: self.ended.restarts,
+            restarts: self.ended.restarts.all(),
             drained: end.drained.as_ref(),
             door: cli::door_name(self.door.0),
             door_reason: self.door.1.as_deref(),
@@ -601,9 +602,9 @@ fn no_guests(why: &Fault) {
 /// Waits for the command. Passes signals that ask this process to end on to the command. If the bridge dies, starts it
 /// again; programs then connect to the new one.
 fn watch(mut child: Child, args: &cli::RunArgs, place: &Place, bridge: &mut Bridge) -> Ended {
-    let started = Instant::now();
+    let begin = Instant::now();
     let before = CallBytes::now();
-    let mut restarts = 0;
+    let mut restarts = Restarts::default();
     sys::pass_signals_to(child.id());
     sys::hear_of_children();
     if let Ok(program) = sys::Process::open(child.id()) {
@@ -612,8 +613,11 @@ fn watch(mut child: Child, args: &cli::RunArgs, place: &Place, bridge: &mut Brid
         let reap = |bridge: u32| {
             outliving::reap(&[child.id(), bridge]);
         };
-        while restarts < MOST_RESTARTS && bridge.dies_before(&program, || reap(bridge.pid)) {
-            restarts += 1;
+        while bridge.dies_before(&program, || reap(bridge.pid)) {
+            if !restarts.one_more(begin.elapsed()) {
+                trouble = trouble.or_else(|| Some(fault("it dies again and again")));
+                break;
+            }
             match Bridge::attach(place, &args.bridge.again(), Purpose::Serve) {
                 Ok(fresh) => {
                     *bridge = fresh;
@@ -640,8 +644,9 @@ fn watch(mut child: Child, args: &cli::RunArgs, place: &Place, bridge: &mut Brid
     let status = waited.and_then(|()| child.wait());
     Ended {
         status: status.ok(),
-        wall: started.elapsed(),
+        wall: begin.elapsed(),
         calls: CallBytes::now().since(before),
+        begin,
         restarts,
         interrupted,
     }

@@ -4,6 +4,7 @@
 use crate::stage::{Stage, finish, start, wait};
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -1166,4 +1167,26 @@ fn of_a_buffered_directory_that_others_rename_the_report_says_where_its_data_is(
     ));
     assert_eq!(there.unwrap(), "data\n");
     assert!(now.is_empty(), "{now:?}");
+}
+
+#[test]
+fn a_copy_does_not_stay_where_others_have_moved_its_directory_to() {
+    let scene = Scene::new();
+    scene.outside("mkdir e");
+    scene.inside("head -c 3000000 /dev/zero > d/a");
+    let slow = ["drain", "--buffer", scene.root(), "--drain-rate", "1M"];
+    let drain = start(scene.stage.forebay(&slow));
+    let has_copy = |dir: &str| {
+        let names = fs::read_dir(scene.pfs.join(dir)).unwrap();
+        let mut names = names.map(|entry| entry.unwrap().file_name());
+        names.any(|name| name.as_bytes().starts_with(b".forebay-"))
+    };
+    scene.stage.wait_for("a copy on the PFS", || has_copy("d"));
+    let pfs = fs::File::open(&scene.pfs).unwrap();
+    forebay_sys::exchange(pfs.as_fd(), b"d", b"e").unwrap();
+    assert!(has_copy("e"));
+    // Ours is where the drain found a place for it, or still in the buffer.
+    let said = wait(drain);
+    assert!([0, 75].contains(&said.code), "{said:?}");
+    assert!(!has_copy("d") && !has_copy("e"), "{said:?}");
 }

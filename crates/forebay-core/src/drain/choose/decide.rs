@@ -1,4 +1,4 @@
-//! Carries a choice out, as one commit.
+//! The commit that a choice is.
 
 use super::{Choose, Conflict, Side};
 use crate::bridge::ReadSet;
@@ -16,7 +16,7 @@ use crate::table::Change;
 
 impl Choose {
     /// The record that keeps from view what lies at this place of the PFS, if somebody has renamed it from there.
-    pub(super) fn keeper(
+    pub(super) fn hider(
         &self,
         facts: &dyn DrainFacts,
         origin: &TreePath,
@@ -24,11 +24,11 @@ impl Choose {
     ) -> Outcome<Option<(TreePath, PathRecord)>> {
         for lower in upwards(origin) {
             let speakers = speakers_of(facts, &lower, reads)?;
-            if let Some(keeper) = speakers.into_iter().find(|s| s.word == Word::Hides)
-                && keeper.path != self.choice.path
+            if let Some(hider) = speakers.into_iter().find(|s| s.word == Word::Hides)
+                && hider.path != self.choice.path
             {
-                let record = read(facts, &keeper.path, reads)?;
-                return Ok(record.map(|record| (keeper.path, record)));
+                let record = read(facts, &hider.path, reads)?;
+                return Ok(record.map(|record| (hider.path, record)));
             }
         }
         Ok(None)
@@ -36,12 +36,12 @@ impl Choose {
 
     /// The change to the record that hides the renamed thing at its old path; `None` if there is none. `is_ours`: the rename
     /// goes ahead.
-    fn update_of_keeper(
+    fn update_of_hider(
         conflict: &Conflict,
-        keeper: Option<(TreePath, PathRecord)>,
+        hider: Option<(TreePath, PathRecord)>,
         is_ours: bool,
     ) -> Option<Update> {
-        let (Some(origin), Some((path, before))) = (&conflict.origin, keeper) else {
+        let (Some(origin), Some((path, before))) = (&conflict.origin, hider) else {
             return None;
         };
         let mut record = before.clone();
@@ -103,15 +103,15 @@ impl Choose {
             }));
         }
         let is_ours = self.choice.side == Side::Ours;
-        let keeper = match &conflict.origin {
+        let hider = match &conflict.origin {
             // The one in the ring goes as well.
-            Some(origin) if conflict.ring.is_empty() => self.keeper(facts, origin, &mut reads)?,
+            Some(origin) if conflict.ring.is_empty() => self.hider(facts, origin, &mut reads)?,
             _ => None,
         };
-        if keeper.as_ref().is_some_and(|(_, r)| r.transit.is_some()) {
+        if hider.as_ref().is_some_and(|(_, r)| r.transit.is_some()) {
             return Ok(None);
         }
-        let other = Self::update_of_keeper(&conflict, keeper, is_ours);
+        let other = Self::update_of_hider(&conflict, hider, is_ours);
         let is_replaced = conflict.is_origin_replaced();
         let exchanged = conflict.ring.into_iter().map(|one| Update {
             path: one.path,
@@ -132,8 +132,9 @@ impl Choose {
                 ..record.clone()
             }),
             // Decided for this name: it tells others of the same file nothing.
+            // If nothing is there, then nothing that comes is meant.
             (Side::Ours, _) => Some(PathRecord {
-                replaces: now.map(Identity::strictly),
+                replaces: Some(now.map_or(Identity::NOTHING, Identity::strictly)),
                 hides: Some(conflict.theirs),
                 drained: None,
                 ..record.clone()

@@ -1,4 +1,4 @@
-//! Renamed things that have exchanged their names: each is where it was before only together with the others.
+//! Renamed things that have exchanged their names: none can have its old name back unless all get theirs.
 
 use crate::bridge::ReadSet;
 use crate::drain::drain_facts::DrainFacts;

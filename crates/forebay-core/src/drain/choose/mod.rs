@@ -16,7 +16,9 @@ use crate::path::TreePath;
 use crate::record::{Kind, PathRecord, Transit};
 use exchanged::{Exchanged, ring, went_to};
 use forebay_types::MAX_NAME_BYTES;
-use refusal::{BOTH_DIRS, HAS_STRAYS, IS_OPEN, IS_UNKNOWN, LACKS_DIR, REPLACES_NOTHING, is_dir};
+use refusal::{
+    BOTH_DIRS, HAS_STRAYS, IS_OPEN, IS_UNKNOWN, LACKS_DIR, REPLACES_NOTHING, why_no_dir,
+};
 
 /// Whose version stays under a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,6 +104,18 @@ struct Conflict {
     /// A second name, and where it is on the PFS.
     beside: Option<(TreePath, TreePath)>,
     reads: ReadSet,
+}
+
+impl Conflict {
+    /// Was something renamed, and others have removed it where it was, or put something else there?
+    pub(super) fn is_origin_replaced(&self) -> bool {
+        let known = self.record.arriving.as_ref();
+        self.record.kind == Kind::Moved
+            && self
+                .at_origin
+                .as_ref()
+                .is_none_or(|attr| known.is_some_and(|known| !known.is(attr)))
+    }
 }
 
 /// Carries out one choice.
@@ -224,13 +238,13 @@ impl Choose {
         }
         let replaced_by = match (&record.origin, self.choice.side) {
             (Some(origin), Side::Theirs) if ring.is_empty() => {
-                let keeper = self.keeper(facts, origin, &mut reads)?;
-                if keeper.as_ref().is_some_and(|(_, r)| r.transit.is_some()) {
+                let hider = self.hider(facts, origin, &mut reads)?;
+                if hider.as_ref().is_some_and(|(_, r)| r.transit.is_some()) {
                     self.state = State::Wait;
                     return Ok(());
                 }
                 let stays = |r: &PathRecord| r.kind != Kind::Whiteout;
-                keeper.filter(|(_, r)| stays(r)).map(|(path, _)| path)
+                hider.filter(|(_, r)| stays(r)).map(|(path, _)| path)
             }
             _ => None,
         };
@@ -242,7 +256,7 @@ impl Choose {
             Side::Theirs if lacks_dir => has_below.then_some(LACKS_DIR),
             Side::Both if lacks_dir => (!is_single || has_below).then_some(LACKS_DIR),
             Side::Theirs if record.kind == Kind::Dir => None,
-            _ => (!is_single).then(|| is_dir(&record)),
+            _ => (!is_single).then(|| why_no_dir(&record)),
         };
         if let Some(why) = refusal {
             self.refuse(why, sheet);
@@ -324,7 +338,7 @@ impl Choose {
         }
         let goes = conflict.is_of_both || conflict.lacks_dir;
         if conflict.record.kind == Kind::Dir && self.choice.side == Side::Theirs && !goes {
-            return self.refuse(is_dir(&conflict.record), sheet);
+            return self.refuse(why_no_dir(&conflict.record), sheet);
         }
         let drained = conflict.record.drained.and(conflict.record.replaces);
         self.state = match theirs {
@@ -445,12 +459,9 @@ impl Strand for Choose {
                 }
                 State::Look(conflict) => {
                     let beside = conflict.beside.as_ref().map(|(_, lower)| lower);
-                    let places = [Some(&conflict.theirs), conflict.origin.as_ref(), beside];
-                    let ring = conflict
-                        .ring
-                        .iter()
-                        .filter_map(|one| one.record.origin.as_ref());
-                    let places = places.into_iter().flatten().chain(ring);
+                    let first = [Some(&conflict.theirs), conflict.origin.as_ref()];
+                    let ring = conflict.ring.iter().map(|one| one.record.origin.as_ref());
+                    let places = first.into_iter().chain(ring).chain([beside]).flatten();
                     let look = Act::Look(places.cloned().collect());
                     self.state = State::Looking(conflict.clone());
                     return Ok(Some(look));

@@ -3,19 +3,9 @@
 use super::{Conflict, Side};
 use crate::drain::orphans::is_waiting;
 use crate::facts::Attr;
-use crate::record::{Kind, PathRecord};
+use crate::record::PathRecord;
 
 impl Conflict {
-    /// Was something renamed, and others have removed it where it was, or put something else there?
-    pub(super) fn is_origin_replaced(&self) -> bool {
-        let known = self.record.arriving.as_ref();
-        self.record.kind == Kind::Moved
-            && self
-                .at_origin
-                .as_ref()
-                .is_none_or(|attr| known.is_some_and(|known| !known.is(attr)))
-    }
-
     /// Why nothing is decided for this side, if so.
     pub(super) fn refusal(&self, side: Side) -> Option<String> {
         let is_ours = side == Side::Ours;
@@ -28,9 +18,12 @@ impl Conflict {
             ));
         }
         if let Some(path) = self.replaced_by.as_ref().filter(|_| !is_replaced) {
-            let instead = match has_dir_at_origin || self.has_below {
-                true => "ours",
-                false => "both, or ours",
+            let is_dir = has_dir_at_origin || self.has_below;
+            let instead = match (self.lacks_dir, is_dir) {
+                // It only gets another name.
+                (true, _) => "both",
+                (false, true) => "ours",
+                (false, false) => "both, or ours",
             };
             return Some(format!(
                 "{path} has taken its old place, and would replace it: take {instead}"
@@ -55,7 +48,7 @@ impl Conflict {
             // It only gets another name.
             _ if side == Side::Both && self.lacks_dir && !is_replaced => return None,
             _ if !is_ours && (self.has_below || has_dir_at_origin && !is_replaced) => {
-                is_dir(&self.record)
+                why_no_dir(&self.record)
             }
             _ if side == Side::Both && is_replaced => IS_REPLACED,
             _ if is_ours && is_replaced && self.at_origin.is_none() => IS_GONE,
@@ -77,7 +70,7 @@ const IS_DIR_OVER: &str = "it is a directory of the buffer in the place of their
 const IS_DIR_EXCHANGED: &str = "take ours, or exchange them back with `forebay run`";
 
 /// Why this directory is not chosen about.
-pub(super) fn is_dir(record: &PathRecord) -> &'static str {
+pub(super) fn why_no_dir(record: &PathRecord) -> &'static str {
     match record.hides {
         Some(_) => IS_DIR_OVER,
         None => IS_DIR,

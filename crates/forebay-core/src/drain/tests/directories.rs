@@ -8,7 +8,7 @@ use crate::record::{BridgeId, ObjectId, ObjectName, PathRecord, Transit};
 use crate::table::Change;
 
 /// Drives a pass as far as `goes_on` lets it; true if it came to its end.
-fn drive_while(
+pub(super) fn drive_while(
     drain: &mut Drain,
     world: &mut World,
     mut goes_on: impl FnMut(&mut World, &Act) -> bool,

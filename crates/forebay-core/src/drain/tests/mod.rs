@@ -2,6 +2,7 @@
 //! crashes, and in the end the PFS is the view.
 
 mod acts;
+mod choices;
 mod directories;
 mod model;
 mod together;

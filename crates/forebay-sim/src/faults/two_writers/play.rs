@@ -347,13 +347,20 @@ impl Play {
             places.iter().for_each(|place| pfs.decide_for(place));
         }
         if side == Side::Theirs {
-            let ours = ring.iter().chain([path]).filter_map(|at| before.get(at));
+            // What was only renamed is still there.
+            let copies = ring.iter().chain([path]).filter(|at| {
+                let record = records.get(*at);
+                record.is_none_or(|record| record.kind != Kind::Moved)
+            });
+            let ours = copies.filter_map(|at| before.get(at));
             self.undone
                 .extend(ours.map(|(thing, contents)| (thing.ino, *contents)));
         }
         let after = self.view()?;
-        if side == Side::Theirs && ring.is_empty() {
-            self.comes_back(path, &records, &before, &after)?;
+        if side == Side::Theirs {
+            for at in ring.iter().chain([path]) {
+                self.comes_back(at, &records, &before, &after)?;
+            }
         }
         if side == Side::Both {
             let ours = before.get(path).filter(|shown| !self.is_theirs(**shown));
