@@ -214,7 +214,7 @@ fn runs_to_find(mutation: Mutation) -> Vec<FaultOptions> {
 
 /// Planted bugs that 500 seeds of the default options do not show. They are looked for in the weather that they take,
 /// [`runs_to_find`]; all others with the default options.
-const SELDOM: [Mutation; 15] = [
+const SELDOM: [Mutation; 16] = [
     Mutation::LooksOutliveTheirRecords,
     Mutation::RemovalsAreNotWaitedFor,
     Mutation::RemovalsAreNotFinished,
@@ -225,6 +225,7 @@ const SELDOM: [Mutation; 15] = [
     Mutation::SpeakersAreNotChecked,
     Mutation::RebuiltTablesForgetWhatIsOver,
     Mutation::NamesAreWrittenBeforeContents,
+    Mutation::SweepsBeforeNamesAreDurable,
     Mutation::LabelsAheadAreKept,
     Mutation::LinksAheadAreNotMade,
     Mutation::KilledCopiesAreForgotten,
