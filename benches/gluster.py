@@ -5,10 +5,9 @@
     make build
     benches/gluster.py [--dir DIR] [--size 128x128x128] [--ranks 4] [--buffer BYTES] [--rounds N] [--repeats N]
 
-Servers, bricks and clients run in a network namespace and a mount namespace of their own, and end with this program. First
+Servers, bricks and clients run in namespaces of their own, and end with this program. First
 `forebay probe` looks at two of the clients. Then the benchmark coll_perf writes its array with each method and as many aggregators as
-ranks, and as the layer chooses by what was probed. The volume counts the lock requests that reach its bricks. With
-`--partition none`, all clients are told that there are no locks, so that each method is what it is.
+ranks, and as the layer chooses by what was probed. The volume counts the lock requests that reach its bricks.
 """
 
 import argparse
@@ -110,7 +109,9 @@ class Volume:
             subprocess.run(["umount", "-l", place], capture_output=True)
 
 
-def measured(options, folder, volume, program, how):
+def measured(options, folder, volume, program, how, name):
+    """What one run costs. `name`: of a file that no client knows yet. One that was removed by another client is there for a while,
+    and where some ranks can't open a file, OMPIO of Open MPI 4.1 waits for ever."""
     hints = f"forebay_collective=always;cb_buffer_size={options.buffer};cb_config_list=*:*;forebay_overlap=disable"
     environment = {}
     if how == PROBED:
@@ -119,11 +120,11 @@ def measured(options, folder, volume, program, how):
         hints += f";forebay_locks=none;forebay_partition={how};striping_unit={options.granule}"
     preload = [f"LD_PRELOAD={options.library}", f"FOREBAY_COLLECTIVE_HINTS={hints}"]
     sizes = [*options.size.split("x"), "0", "0", "0", str(options.rounds)]
-    line = [*OPEN_MPI, "-n", str(options.ranks), "env", *preload, program, f"{folder}/client%d/file", *sizes]
+    line = [*OPEN_MPI, "-n", str(options.ranks), "env", *preload, program, f"{folder}/client%d/{name}", *sizes]
     volume.counters()
     out = said(*line, env={**os.environ, **environment})
     counts = volume.counters()
-    os.unlink(f"{folder}/client0/file")
+    os.unlink(f"{folder}/client0/{name}")
     times = {direction: list(map(float, seconds)) for direction, *seconds in map(str.split, out.splitlines())}
     return counts, statistics.median(times["write"])
 
@@ -136,13 +137,13 @@ def experiment(options):
         try:
             probe = [options.forebay, "probe", volume.dirs[0], "--also", volume.dirs[1]]
             environment = {**os.environ, "FOREBAY_LOCKS": f"{folder}/locks"}
-            probed = subprocess.run(probe, capture_output=True, text=True, env=environment, timeout=300)
+            probed = subprocess.run(probe, capture_output=True, text=True, env=environment, timeout=900)
             print(f"$ forebay probe {volume.dirs[0]} --also {volume.dirs[1]}".replace(folder, "/mnt"))
             print((probed.stdout + probed.stderr).replace(folder, "/mnt"))
             runs = {how: [] for how in [*METHODS, PROBED]}
-            for _ in range(options.repeats):
-                for how, so_far in runs.items():
-                    so_far.append(measured(options, folder, volume, program, how))
+            for round in range(options.repeats):
+                for number, (how, so_far) in enumerate(runs.items()):
+                    so_far.append(measured(options, folder, volume, program, how, f"file{round}-{number}"))
             nx, ny, nz = map(int, options.size.split("x"))
             print(f"coll_perf, {options.size} ints ({nx * ny * nz * 4 / 1e6:.0f} MB), {options.ranks} ranks and clients, buffers of {options.buffer} bytes, "
                   f"{options.repeats} runs of {options.rounds} writes and reads in turns; requests at the bricks in a run")
@@ -173,7 +174,7 @@ def main():
         return experiment(options)
     if os.geteuid() != 0 or not shutil.which("glusterd"):
         sys.exit("it needs root, and glusterfs-server and glusterfs-client of Debian")
-    command = ["unshare", "--mount", "--net", "--propagation", "private", sys.executable, *sys.argv]
+    command = ["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", sys.executable, *sys.argv]
     os.execvpe(command[0], command, {**os.environ, INSIDE: "1"})
 
 

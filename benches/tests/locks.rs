@@ -37,12 +37,13 @@ fn two_clients_that_share_locks_are_seen_and_the_result_is_kept() {
         forebay().display()
     );
     let cases = [
-        ("tokens", 1, "token", Some(1 << 18)),
-        ("server-extents", 4, "server", Some(1 << 18)),
-        ("whole-file", 1, "whole-file", None),
-        ("none", 1, "none", None),
+        ("tokens", 1, "token", Some(1 << 18), false),
+        ("server-extents", 4, "server", Some(1 << 18), false),
+        ("whole-file", 1, "whole-file", None, false),
+        ("none", 1, "none", None, false),
+        ("whole-file", 1, "whole-file", None, true),
     ];
-    for (kind, servers, expected, granule) in cases {
+    for (kind, servers, expected, granule, write_behind) in cases {
         let servers = servers.to_string();
         let options = [
             "--locks",
@@ -52,9 +53,14 @@ fn two_clients_that_share_locks_are_seen_and_the_result_is_kept() {
             "--granule",
             "262144",
         ];
+        let behind: &[&str] = if write_behind {
+            &["--write-behind"]
+        } else {
+            &[]
+        };
         let (folder, mut pfs) = two_clients(
             "probe",
-            &[&options[..], &["--handover-us", "5000"]].concat(),
+            &[&options[..], &["--handover-us", "5000"], behind].concat(),
         );
         let (said, kept) = probe(&folder, &[&pfs.at[0], Path::new("--also"), &pfs.at[1]]);
         assert_eq!(said["clients"], 2, "{said:#}");
@@ -67,6 +73,9 @@ fn two_clients_that_share_locks_are_seen_and_the_result_is_kept() {
         } else {
             assert_eq!(said["seen"], expected, "{said:#}");
             assert_eq!(said["granule_bytes"].as_u64(), granule, "{said:#}");
+            // Where ordinary writes have shown locks, nobody looks further.
+            let looks_further = write_behind || kind == "none";
+            assert_eq!(said["waits_for_servers"], looks_further, "{said:#}");
             let kept = fs::read_to_string(kept).expect("it is kept");
             let begin = format!("fuse slow-pfs\t{expected}\t");
             assert!(kept.starts_with(&begin), "{kept}");

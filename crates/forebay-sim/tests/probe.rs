@@ -1,8 +1,8 @@
 //! The probe of lock behaviour tells the protocols of the lock laboratory apart, by noisy times alone.
 
 use forebay_core::collective::{
-    Layout, LockProtocol, MAX_REPEATS, Pattern, ProbeResult, Sample, TURNS, Wait, first_patterns,
-    further_patterns, judge,
+    Layout, LockProtocol, Measuring, Pattern, ProbeResult, Sample, TURNS, first_patterns, judge,
+    may_hide_waits, of_both,
 };
 use forebay_core::home::mix;
 use forebay_sim::collective::{LockTable, Locks};
@@ -15,6 +15,8 @@ struct Machine {
     handover: u64,
     seed: u64,
     drawn: u64,
+    /// One pattern in so many meets something that has nothing to do with locks, and makes all of its writes longer; 0: none.
+    bursts: u64,
 }
 
 impl Machine {
@@ -32,38 +34,33 @@ impl Machine {
 
     fn measure(&mut self, pattern: Pattern) -> Sample {
         let mut files = [0, 1].map(|_| LockTable::new(self.locks, self.layout, false));
-        let mut nanos = Vec::new();
+        let is_met = self.bursts > 0 && self.below(self.bursts) == 0;
+        let burst = if is_met { 8 * self.write } else { 0 };
+        let mut sample = Sample {
+            pattern,
+            nanos: Vec::new(),
+        };
         for (turn, client) in (0..TURNS).flat_map(|turn| [(turn, 0), (turn, 1)]) {
             let (file, offset) = pattern.place(client, turn);
             let waits = files[file as usize].take(client as usize, offset);
             let handover = if waits { self.handover } else { 0 };
-            let time = self.write + handover;
-            nanos.push(self.noisy(time));
-        }
-        Sample { pattern, nanos }
-    }
-
-    /// What the probe makes of it. As the driver does, it measures again what is unclear.
-    fn probe(&mut self) -> ProbeResult {
-        let mut samples: Vec<Sample> = Vec::new();
-        for round in 0..2 {
-            let patterns = match round {
-                0 => first_patterns(),
-                _ => further_patterns(&samples),
-            };
-            samples.extend(patterns.into_iter().map(|pattern| self.measure(pattern)));
-            for _ in 0..MAX_REPEATS {
-                let judged = judge(&samples, 2).patterns;
-                for (at, _) in judged
-                    .iter()
-                    .enumerate()
-                    .filter(|(_, p)| p.2 == Wait::Unclear)
-                {
-                    samples[at] = self.measure(samples[at].pattern);
-                }
+            let time = self.write + handover + burst;
+            sample.nanos.push(self.noisy(time));
+            if sample.is_complete() {
+                break;
             }
         }
-        judge(&samples, 2).seen
+        sample
+    }
+
+    /// What the probe makes of it.
+    fn probe(&mut self) -> ProbeResult {
+        let mut measuring = Measuring::default();
+        while let Some(pattern) = measuring.next_pattern() {
+            let sample = self.measure(pattern);
+            measuring.measured(Some(sample));
+        }
+        measuring.judgement(2).seen
     }
 }
 
@@ -75,6 +72,7 @@ fn probed(locks: Locks, layout: Layout, seed: u64) -> ProbeResult {
         handover: 800_000 + mix(seed, 902) % 5_000_000,
         seed,
         drawn: 0,
+        bursts: 0,
     };
     machine.probe()
 }
@@ -132,6 +130,7 @@ fn one_client_sees_no_locks_and_says_that_two_nodes_may_differ() {
         handover: 0,
         seed: 3,
         drawn: 0,
+        bursts: 0,
     };
     let samples: Vec<_> = first_patterns()
         .into_iter()
@@ -165,4 +164,73 @@ fn times_of_pure_chance_are_no_protocol() {
         let seen = judge(&samples, 2).seen;
         assert_eq!(seen, ProbeResult::Unclear, "seed {seed}");
     }
+}
+
+#[test]
+fn something_else_that_keeps_writes_now_and_then_makes_no_locks_of_none_and_no_others_of_some() {
+    let mut recognised = 0;
+    for seed in 0..300 {
+        for locks in [Locks::None, Locks::Tokens, Locks::WholeFile] {
+            let mut machine = Machine {
+                locks,
+                layout: Layout::new(1 << 20, 1),
+                write: 60_000,
+                handover: 2_000_000,
+                seed,
+                drawn: 0,
+                bursts: 12,
+            };
+            match machine.probe() {
+                ProbeResult::Locks(seen) => {
+                    assert_eq!(seen.protocol, locks.protocol(), "seed {seed}");
+                    recognised += 1;
+                }
+                seen => assert_eq!(seen, ProbeResult::Unclear, "seed {seed}"),
+            }
+        }
+    }
+    assert!(recognised > 600, "{recognised} of 900");
+}
+
+#[test]
+fn locks_that_take_a_second_are_seen_with_few_writes() {
+    let mut machine = Machine {
+        locks: Locks::WholeFile,
+        layout: Layout::new(1 << 20, 1),
+        write: 1_000_000,
+        handover: 1_000_000_000,
+        seed: 1,
+        drawn: 0,
+        bursts: 0,
+    };
+    let sample = machine.measure(Pattern::Fixed { distance: 1 << 20 });
+    assert_eq!(sample.nanos.len(), 10);
+    let ProbeResult::Locks(seen) = machine.probe() else {
+        panic!("nothing recognised");
+    };
+    assert_eq!(seen.protocol, LockProtocol::WholeFile);
+}
+
+#[test]
+fn what_ordinary_writes_hide_those_that_wait_for_the_servers_show() {
+    let of = |locks, write| {
+        let mut machine = Machine {
+            locks,
+            layout: Layout::new(1 << 20, 1),
+            write,
+            handover: 2_000_000,
+            seed: 9,
+            drawn: 0,
+            bursts: 0,
+        };
+        let samples: Vec<_> = first_patterns()
+            .into_iter()
+            .map(|pattern| machine.measure(pattern))
+            .collect();
+        judge(&samples, 2)
+    };
+    let (free, locked) = (of(Locks::None, 40_000), of(Locks::WholeFile, 300_000));
+    assert!(may_hide_waits(&free) && !may_hide_waits(&locked));
+    assert_eq!(of_both(free.clone(), locked.clone()), locked);
+    assert_eq!(of_both(free.clone(), of(Locks::None, 300_000)), free);
 }

@@ -110,9 +110,9 @@ pub enum Verb {
     ProbeClient {
         /// The directory in which it writes.
         dir: PathBuf,
-        /// It writes past its caches (O_DIRECT).
+        /// Each write waits for the servers (O_SYNC).
         #[arg(long)]
-        past_caches: bool,
+        waiting: bool,
     },
     /// Try something that changes the process.
     #[command(hide = true)]

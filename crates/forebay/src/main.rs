@@ -93,9 +93,7 @@ fn main() -> ExitCode {
         Verb::Quarantine(args) => verbs::quarantine::quarantine(args),
         Verb::Report(args) => verbs::report::report(args, verbose),
         Verb::Probe(args) => verbs::probe::probe(args),
-        Verb::ProbeClient { dir, past_caches } => {
-            verbs::probe_client::probe_client(dir, *past_caches)
-        }
+        Verb::ProbeClient { dir, waiting } => verbs::probe_client::probe_client(dir, *waiting),
         Verb::Sim(args) => verbs::sim::sim(args),
         Verb::Bridge(args) => verbs::bridge::bridge(args),
         Verb::Completions { shell } => {

@@ -55,6 +55,9 @@ struct Cli {
     /// Microseconds that it takes a client to give up a lock.
     #[arg(long, value_name = "N", default_value_t = 2000)]
     handover_us: u64,
+    /// Its clients write behind: a write returns before it has its locks, unless the file is open with O_SYNC.
+    #[arg(long)]
+    write_behind: bool,
     /// Two names can be exchanged in one call, as on a local file system.
     #[arg(long)]
     exchange: bool,
@@ -77,6 +80,7 @@ struct Slow {
     client: usize,
     files: Arc<Mutex<Files>>,
     locks: Arc<locks::FileLocks>,
+    write_behind: bool,
     latency: Duration,
     exchanges: bool,
     weather: Weather,
@@ -373,14 +377,16 @@ impl Filesystem for Slow {
         offset: u64,
         bytes: &[u8],
         _: WriteFlags,
-        _: OpenFlags,
+        flags: OpenFlags,
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let given_up = self
-            .locks
-            .wait(self.client, ino.0, offset, bytes.len() as u64);
-        *lock(&self.counts).entry("lock given up").or_default() += given_up;
+        if !self.write_behind || flags.0 & libc::O_SYNC == libc::O_SYNC {
+            let given_up = self
+                .locks
+                .wait(self.client, ino.0, offset, bytes.len() as u64);
+            *lock(&self.counts).entry("lock given up").or_default() += given_up;
+        }
         match self.call("write", |files| files.write(ino.0, offset, bytes)) {
             Ok(()) => reply.written(bytes.len() as u32),
             Err(e) => reply.error(e),
@@ -494,6 +500,7 @@ fn main() -> Result<()> {
         client,
         files: Arc::clone(&files),
         locks: Arc::clone(&locks),
+        write_behind: cli.write_behind,
         latency: Duration::from_micros(cli.latency_us),
         exchanges: cli.exchange,
         weather: weather.clone(),

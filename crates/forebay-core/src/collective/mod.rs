@@ -39,6 +39,7 @@ mod decomposition;
 mod domain;
 mod exchange;
 mod locks;
+mod measuring;
 mod message;
 mod probe;
 mod traffic;
@@ -62,10 +63,10 @@ pub use locks::{
     KNOWN_FILE_SYSTEMS, KnownFileSystem, LockProtocol, MeasuredLocks, file_system_name,
     measurements_file, mount_name, protocol_of,
 };
+pub use measuring::{Measuring, may_hide_waits, of_both};
 pub use message::{MAX_PIECES, decode, decode_nested, encode, encode_nested};
 pub use probe::{
-    Judgement, MAX_REPEATS, Pattern, ProbeResult, Sample, TURNS, WRITE_BYTES, Wait, first_patterns,
-    further_patterns, judge, may_hide_waits,
+    Judgement, Pattern, ProbeResult, Sample, TURNS, WRITE_BYTES, Wait, first_patterns, judge,
 };
 pub use traffic::{LockTraffic, lock_traffic};
 pub use typemap::{Dimension, Run, TypeMap};

@@ -9,7 +9,7 @@
 //! | every other block, ascending | waits | waits | free from a granule on | waits | free |
 //! | blocks of different servers, ascending | waits | free from a stripe on | as above | waits | free |
 //!
-//! If ordinary writes of two clients wait for nobody, they are made again past the caches of the clients ([`may_hide_waits`]).
+//! What comes after what is in [`measuring`](super::Measuring).
 //!
 //! Nothing here looks at a clock: times come in as numbers.
 
@@ -19,14 +19,12 @@ use super::{LockProtocol, MeasuredLocks};
 pub const WRITE_BYTES: u64 = 4096;
 /// Turns of a pattern; each client writes once in each.
 pub const TURNS: u32 = 20;
-/// A pattern whose times are unclear is measured again at most so often.
-pub const MAX_REPEATS: u32 = 5;
 /// Blocks between two writes of a client that stay on one server: a multiple of all numbers of servers up to 8.
 const ROUND_OF_SERVERS: u64 = 840;
 /// The most servers that are counted.
 const MAX_SERVERS: u64 = 15;
 /// First turns that do not count: a file gets its first locks and blocks.
-const WARM_UP: usize = 2;
+pub(super) const WARM_UP: usize = 2;
 /// A share of the time of a write that is noise in any case: one in so many.
 const NOISE_SHARE: u64 = 10;
 /// A write that takes at most so much longer has waited for nobody: 20 us, less than a message to another client takes.
@@ -171,12 +169,6 @@ pub fn judge(samples: &[Sample], clients: u32) -> Judgement {
     }
 }
 
-/// Are the writes to be measured again past the caches of the clients? A client that writes behind asks for locks when the
-/// program has gone on, so ordinary writes do not show them.
-pub fn may_hide_waits(judged: &Judgement) -> bool {
-    matches!(judged.seen, ProbeResult::Locks(seen) if seen.protocol == LockProtocol::None)
-}
-
 fn seen(
     patterns: &[(Pattern, u64, Wait)],
     base: &Spread,
@@ -231,11 +223,13 @@ fn seen(
             ),
         };
     }
-    let waits_somewhere = interleaved.iter().any(|&(_, wait)| wait == Wait::Waits);
-    if let (Some(stripe), true) = (free_from_somewhere(&strided), waits_somewhere)
-        && interleaved
-            .iter()
-            .any(|&(block, wait)| block < stripe && wait == Wait::Waits)
+    let all_wait_below = |list: &[(u64, Wait)], end: u64| {
+        let mut below = list.iter().filter(|&&(number, _)| number < end).peekable();
+        below.peek().is_some() && below.all(|&(_, wait)| wait == Wait::Waits)
+    };
+    if let Some(stripe) = free_from_somewhere(&strided)
+        && all_wait_below(&interleaved, stripe)
+        && all_wait_below(&fixed, stripe)
         && !is_granules(&fixed, &interleaved)
     {
         return (

@@ -7,9 +7,9 @@ use crate::place::plain;
 use crate::units;
 use crate::verbs::tell;
 use forebay_core::collective::{
-    Judgement, KNOWN_FILE_SYSTEMS, Layout, LockProtocol, MAX_REPEATS, MeasuredLocks, MethodChoice,
-    Pattern, ProbeResult, Sample, Situation, TURNS, Wait, choose, file_system_name, first_patterns,
-    further_patterns, judge, may_hide_waits, measurements_file, mount_name, protocol_of,
+    Judgement, KNOWN_FILE_SYSTEMS, Layout, LockProtocol, MeasuredLocks, Measuring, MethodChoice,
+    Pattern, ProbeResult, Sample, Situation, TURNS, Wait, choose, file_system_name, may_hide_waits,
+    measurements_file, mount_name, of_both, protocol_of,
 };
 use forebay_sys as sys;
 use serde_json::{Value, json};
@@ -60,8 +60,17 @@ pub fn probe(args: &cli::ProbeArgs) -> Result<u8, Fault> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     Ordinary,
-    /// With O_DIRECT.
-    PastCaches,
+    /// For the servers, with O_SYNC.
+    Waiting,
+}
+
+impl Way {
+    fn in_names(self) -> &'static str {
+        match self {
+            Way::Ordinary => "",
+            Way::Waiting => "waiting.",
+        }
+    }
 }
 
 /// What was measured.
@@ -70,13 +79,11 @@ struct Measured {
     /// How many clients of the file system the two processes are.
     clients: u32,
     way: Way,
-    /// Why the clients have not written past their caches, although ordinary writes showed nothing.
-    untried: Option<String>,
 }
 
-/// Measures, past the caches of the clients if ordinary writes show nothing.
+/// Measures, also with writes that wait for the servers if ordinary ones do not tell.
 fn measure(args: &cli::ProbeArgs, place: &Place) -> Result<Measured, Fault> {
-    let run = |way| {
+    let run = |way| -> Result<Measured, Fault> {
         let mut probe = Probe::start(args, place, way)?;
         let judged = probe.measure();
         probe.clean();
@@ -84,20 +91,17 @@ fn measure(args: &cli::ProbeArgs, place: &Place) -> Result<Measured, Fault> {
             judged: judged?,
             clients: probe.clients(),
             way,
-            untried: None,
         })
     };
-    let ordinary: Measured = run(Way::Ordinary)?;
-    if !may_hide_waits(&ordinary.judged) {
+    let ordinary = run(Way::Ordinary)?;
+    if ordinary.clients < 2 || !may_hide_waits(&ordinary.judged) {
         return Ok(ordinary);
     }
-    // Some file systems do not take such writes.
-    Ok(
-        run(Way::PastCaches).unwrap_or_else(|fault: Fault| Measured {
-            untried: Some(fault.to_string()),
-            ..ordinary
-        }),
-    )
+    let waiting = run(Way::Waiting)?;
+    Ok(Measured {
+        judged: of_both(ordinary.judged, waiting.judged),
+        ..waiting
+    })
 }
 
 /// The file system that is measured.
@@ -147,7 +151,7 @@ impl Client {
             .args(["-c", &line, "sh"])
             .arg(&exe)
             .arg("probe-client")
-            .args((way == Way::PastCaches).then_some("--past-caches"))
+            .args((way == Way::Waiting).then_some("--waiting"))
             .arg(dir)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -195,6 +199,7 @@ impl Drop for Client {
 /// A measurement.
 struct Probe {
     clients: [Client; 2],
+    way: Way,
     dir: PathBuf,
     /// Files that were made.
     names: Vec<String>,
@@ -215,6 +220,7 @@ impl Probe {
         ];
         Ok(Probe {
             clients,
+            way,
             dir: place.dir.clone(),
             names: Vec::new(),
             begin: Instant::now(),
@@ -228,56 +234,46 @@ impl Probe {
     }
 
     fn measure(&mut self) -> Result<Judgement, Fault> {
-        let mut samples = Vec::new();
-        self.add(&mut samples, first_patterns())?;
-        let further = further_patterns(&samples);
-        self.add(&mut samples, further)?;
+        let mut measuring = Measuring::default();
+        while let Some(pattern) = measuring.next_pattern() {
+            let sample = self.sample(pattern)?;
+            measuring.measured(sample);
+        }
         if std::io::stderr().is_terminal() && self.begin.elapsed() > QUIET {
             eprint!("\r\x1b[K");
         }
-        Ok(judge(&samples, self.clients()))
-    }
-
-    /// Measures patterns, those whose times are unclear several times.
-    fn add(&mut self, samples: &mut Vec<Sample>, patterns: Vec<Pattern>) -> Result<(), Fault> {
-        for pattern in patterns {
-            samples.extend(self.sample(pattern)?);
-        }
-        for _ in 0..MAX_REPEATS {
-            let judged = judge(samples, 2).patterns;
-            let unclear =
-                |(_, (_, _, wait)): &(usize, &(Pattern, u64, Wait))| *wait == Wait::Unclear;
-            for (at, &(pattern, ..)) in judged.iter().enumerate().filter(unclear) {
-                if let Some(again) = self.sample(pattern)? {
-                    samples[at] = again;
-                }
-            }
-        }
-        Ok(())
+        Ok(measuring.judgement(self.clients()))
     }
 
     /// The times of a pattern; `None` if the file system has no files as large as that.
     fn sample(&mut self, pattern: Pattern) -> Result<Option<Sample>, Fault> {
         let first = self.names.len();
-        let unique = std::process::id();
-        let names = [first, first + 1].map(|n| format!(".forebay-probe.{unique}.{n}"));
+        // A name that was removed may be known for a while to the client that has not removed it.
+        let (unique, way) = (std::process::id(), self.way.in_names());
+        let names = [first, first + 1].map(|n| format!(".forebay-probe.{unique}.{way}{n}"));
         self.names.extend(names.clone());
-        let mut nanos = Vec::new();
+        let mut sample = Sample {
+            pattern,
+            nanos: Vec::new(),
+        };
         for (turn, client) in (0..TURNS).flat_map(|turn| [(turn, 0), (turn, 1)]) {
             let (file, offset) = pattern.place(client, turn);
             let (client, name) = (&mut self.clients[client as usize], &names[file as usize]);
             match (client.write(name, offset)?, pattern) {
-                (Ok(time), _) => nanos.push(time),
+                (Ok(time), _) => sample.nanos.push(time),
                 (Err(_), Pattern::Interleaved { .. } | Pattern::Strided { .. }) => return Ok(None),
                 (Err(text), _) => {
                     return Err(fault(format!("{}: {text}", self.dir.join(name).display())));
                 }
             }
+            if sample.is_complete() {
+                break;
+            }
         }
         if std::io::stderr().is_terminal() && self.begin.elapsed() > QUIET {
             eprint!("\r{} patterns measured ", self.names.len() / 2);
         }
-        Ok(Some(Sample { pattern, nanos }))
+        Ok(Some(sample))
     }
 
     /// Removes the files.
@@ -381,16 +377,11 @@ impl Found {
                 },
             ),
         ];
-        match (self.measured.way, &self.measured.untried) {
-            (Way::PastCaches, _) => rows.push((
+        if self.measured.way == Way::Waiting {
+            rows.push((
                 "written",
-                "past the caches of the clients (O_DIRECT): ordinary writes waited for nobody".to_owned(),
-            )),
-            (Way::Ordinary, Some(why)) => rows.push((
-                "written",
-                format!("as programs do; past the caches of the clients (O_DIRECT) it could not be tried: {why}"),
-            )),
-            (Way::Ordinary, None) => {}
+                "as programs do, which does not tell; then so that each write waits for the servers (O_SYNC)".to_owned(),
+            ));
         }
         if let (_, Some(measured)) = self.locks() {
             if let Some(granule) = measured.granule_bytes {
@@ -461,7 +452,7 @@ impl Found {
             "known": { "protocol": protocol_of(self.place.fs_type).name(), "about": about(self.place.fs_type) },
             "clients": self.measured.clients,
             "seen": self.seen(),
-            "past_caches": self.measured.way == Way::PastCaches,
+            "waits_for_servers": self.measured.way == Way::Waiting,
             "reason": self.reason(),
             "granule_bytes": measured.and_then(|m| m.granule_bytes),
             "servers": measured.and_then(|m| m.servers),

@@ -15,16 +15,15 @@ use std::time::Instant;
 
 /// Runs the verb. The first line that it writes names the client of the file system that it is: the node and the mount.
 /// Then it reads lines `NAME OFFSET`, writes a page there, and answers with nanoseconds, or `error` and a text.
-pub fn probe_client(dir: &Path, past_caches: bool) -> Result<u8, Fault> {
+pub fn probe_client(dir: &Path, waits: bool) -> Result<u8, Fault> {
     let cannot = |e: io::Error| fault(format!("{}: {}", dir.display(), plain(&e)));
     let device = fs::metadata(dir).map_err(cannot)?.dev();
     let node = sys::boot_id().unwrap_or_else(|_| sys::host_name());
     tell(&format!("{} {device}\n", String::from_utf8_lossy(&node)))?;
     let mut files = BTreeMap::new();
-    let page = Page([b'p'; WRITE_BYTES as usize]);
     for line in io::stdin().lock().lines() {
         let line = line.map_err(|e| fault(format!("standard input: {}", plain(&e))))?;
-        let answer = match write(dir, &mut files, past_caches, &page, &line) {
+        let answer = match write(dir, &mut files, waits, &line) {
             Ok(nanos) => format!("{nanos}\n"),
             Err(e) => format!("error {}\n", plain(&e)),
         };
@@ -36,15 +35,10 @@ pub fn probe_client(dir: &Path, past_caches: bool) -> Result<u8, Fault> {
     Ok(exit::OK)
 }
 
-/// What is written. Past the caches it has to lie as disks want it.
-#[repr(align(4096))]
-struct Page([u8; WRITE_BYTES as usize]);
-
 fn write(
     dir: &Path,
     files: &mut BTreeMap<String, File>,
-    past_caches: bool,
-    page: &Page,
+    waits: bool,
     line: &str,
 ) -> io::Result<u64> {
     let words = line.rsplit_once(' ');
@@ -52,7 +46,7 @@ fn write(
     let (name, offset) = place.ok_or(io::ErrorKind::InvalidInput)?;
     if !files.contains_key(name) {
         let mut options = OpenOptions::new();
-        let flags = if past_caches { libc::O_DIRECT } else { 0 };
+        let flags = if waits { libc::O_SYNC } else { 0 };
         let file = options
             .write(true)
             .create(true)
@@ -62,6 +56,6 @@ fn write(
     }
     let file = &files[name];
     let begin = Instant::now();
-    file.write_all_at(&page.0, offset)?;
+    file.write_all_at(&[b'p'; WRITE_BYTES as usize], offset)?;
     Ok(begin.elapsed().as_nanos() as u64)
 }
