@@ -52,6 +52,6 @@ fn ours_in_the_place_of_nothing_replaces_nothing_that_comes_then() {
         let mut drain = Drain::new(terms(1)).choosing(vec![choice]);
         assert!(drive_while(&mut drain, &mut world, |_, _| true));
         assert!(drain.report().released, "{:?}", drain.report());
-        assert_eq!(world.pfs.get(&f).is_some(), ours);
+        assert_eq!(world.pfs.contains_key(&f), ours);
     }
 }
