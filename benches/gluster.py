@@ -12,7 +12,6 @@ ranks, and as the layer chooses by what was probed. The volume counts the lock r
 
 import argparse
 import contextlib
-import json
 import os
 import re
 import shutil
@@ -141,9 +140,9 @@ def experiment(options):
             print(f"$ forebay probe {volume.dirs[0]} --also {volume.dirs[1]}".replace(folder, "/mnt"))
             print((probed.stdout + probed.stderr).replace(folder, "/mnt"))
             runs = {how: [] for how in [*METHODS, PROBED]}
-            for round in range(options.repeats):
+            for repeat in range(options.repeats):
                 for number, (how, so_far) in enumerate(runs.items()):
-                    so_far.append(measured(options, folder, volume, program, how, f"file{round}-{number}"))
+                    so_far.append(measured(options, folder, volume, program, how, f"file{repeat}-{number}"))
             nx, ny, nz = map(int, options.size.split("x"))
             print(f"coll_perf, {options.size} ints ({nx * ny * nz * 4 / 1e6:.0f} MB), {options.ranks} ranks and clients, buffers of {options.buffer} bytes, "
                   f"{options.repeats} runs of {options.rounds} writes and reads in turns; requests at the bricks in a run")

@@ -1,7 +1,7 @@
 //! The course of a probe: which writes come next, and when it has seen enough.
 
 use super::probe::{
-    Judgement, Pattern, ProbeResult, Sample, TURNS, WARM_UP, Wait, first_patterns,
+    Judgement, Pattern, ProbeResult, Sample, TOO_NOISY, TURNS, WARM_UP, Wait, first_patterns,
     further_patterns, judge,
 };
 use super::{LockProtocol, MeasuredLocks};
@@ -32,10 +32,6 @@ impl Sample {
         };
         is_whole_turn && self.nanos.len() >= enough.min(all)
     }
-
-    fn is_confirmed(&self) -> bool {
-        self.nanos.len() > 2 * TURNS as usize
-    }
 }
 
 enum Stage {
@@ -46,6 +42,8 @@ enum Stage {
 /// A measurement that goes on.
 pub struct Measuring {
     samples: Vec<Sample>,
+    /// With each sample: it has waited twice.
+    confirmed: Vec<bool>,
     /// What is to be measured, with the number of the sample that it replaces or adds to.
     next: VecDeque<(Pattern, Option<usize>)>,
     rounds: u32,
@@ -54,9 +52,13 @@ pub struct Measuring {
 
 impl Default for Measuring {
     fn default() -> Self {
+        let mut next = new(first_patterns());
+        // All others are held against this one, so it is measured twice.
+        next.push_back((Pattern::Apart, Some(0)));
         Measuring {
             samples: Vec::new(),
-            next: new(first_patterns()),
+            confirmed: Vec::new(),
+            next,
             rounds: 0,
             stage: Stage::First,
         }
@@ -74,7 +76,7 @@ impl Measuring {
     /// What to measure next; `None`: that is all.
     pub fn next_pattern(&mut self) -> Option<Pattern> {
         while self.next.is_empty() {
-            self.next = self.doubtful();
+            self.next = self.again();
             if !self.next.is_empty() {
                 self.rounds += 1;
             } else if matches!(self.stage, Stage::First) {
@@ -98,11 +100,24 @@ impl Measuring {
         };
         assert_eq!(sample.pattern, pattern, "the pattern that was asked for");
         match place {
-            None => self.samples.push(sample),
+            None => {
+                self.samples.push(sample);
+                self.confirmed.push(false);
+            }
+            Some(at) if pattern == Pattern::Apart => {
+                let mean = |one: &Sample| one.nanos.iter().sum::<u64>() / one.nanos.len() as u64;
+                if mean(&sample) < mean(&self.samples[at]) {
+                    self.samples[at] = sample;
+                }
+            }
             Some(at) if self.wait_of(at) == Wait::Waits => {
                 self.samples[at].nanos.extend(sample.nanos);
+                self.confirmed[at] = true;
             }
-            Some(at) => self.samples[at] = sample,
+            Some(at) => {
+                self.samples[at] = sample;
+                self.confirmed[at] = false;
+            }
         }
     }
 
@@ -110,18 +125,23 @@ impl Measuring {
         judge(&self.samples, 2).patterns[at].2
     }
 
-    /// What has to be measured again: what is unclear, and what has waited once. Something else may have kept it then.
-    fn doubtful(&self) -> VecDeque<(Pattern, Option<usize>)> {
+    /// What has to be measured again, if there is time for that.
+    fn again(&self) -> VecDeque<(Pattern, Option<usize>)> {
         let all = self.samples.iter().flat_map(|sample| &sample.nanos);
-        if self.rounds >= MAX_ROUNDS || all.sum::<u64>() > LONGEST_NANOS {
-            return VecDeque::new();
+        match self.rounds >= MAX_ROUNDS || all.sum::<u64>() > LONGEST_NANOS {
+            true => VecDeque::new(),
+            false => self.doubtful(),
         }
+    }
+
+    /// What is unclear, and what has waited once. Something else may have kept it then.
+    fn doubtful(&self) -> VecDeque<(Pattern, Option<usize>)> {
         let judged = judge(&self.samples, 2).patterns;
         let base = judged.first().map_or(0, |&(_, median, _)| median);
         let doubtful = |&(at, &(_, median, wait)): &(usize, &(Pattern, u64, Wait))| match wait {
             Wait::Free => false,
             Wait::Unclear => true,
-            Wait::Waits => !self.samples[at].is_confirmed() && median < FAR * base,
+            Wait::Waits => !self.confirmed[at] && median < FAR * base,
         };
         let each = judged.iter().enumerate().filter(doubtful);
         each.map(|(at, &(pattern, ..))| (pattern, Some(at)))
@@ -130,14 +150,23 @@ impl Measuring {
 
     /// What was seen. `clients`: see [`judge`].
     pub fn judgement(&self, clients: u32) -> Judgement {
-        judge(&self.samples, clients)
+        let judged = judge(&self.samples, clients);
+        match self.doubtful().is_empty() {
+            true => judged,
+            false => Judgement {
+                seen: ProbeResult::Unclear,
+                reason: TOO_NOISY,
+                ..judged
+            },
+        }
     }
 }
 
 /// Are the writes to be measured again so that they wait for the servers (O_SYNC)? A client that writes behind asks for locks when the
 /// program has gone on, so ordinary writes do not show them, or only now and then.
-pub fn may_hide_waits(ordinary: &Judgement) -> bool {
-    is_none(ordinary) || ordinary.seen == ProbeResult::Unclear
+/// One client has nobody to wait for.
+pub fn may_hide_waits(ordinary: &Judgement, clients: u32) -> bool {
+    clients > 1 && (is_none(ordinary) || ordinary.seen == ProbeResult::Unclear)
 }
 
 fn is_none(judged: &Judgement) -> bool {

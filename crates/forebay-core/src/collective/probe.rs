@@ -30,6 +30,9 @@ const NOISE_SHARE: u64 = 10;
 /// A write that takes at most so much longer has waited for nobody: 20 us, less than a message to another client takes.
 const MIN_HANDOVER_NANOS: u64 = 20_000;
 
+/// Why nothing is said.
+pub(super) const TOO_NOISY: &str = "the times are too noisy";
+
 /// Where the clients write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Pattern {
@@ -207,7 +210,7 @@ fn seen(
         })
     };
     if patterns.iter().any(|(.., wait)| *wait == Wait::Unclear) {
-        return (ProbeResult::Unclear, "the times are too noisy");
+        return (ProbeResult::Unclear, TOO_NOISY);
     }
     let all = |list: &[(u64, Wait)], wait| !list.is_empty() && list.iter().all(|&(_, w)| w == wait);
     let unclear = |reason| (ProbeResult::Unclear, reason);

@@ -162,10 +162,27 @@ impl Stage {
         environment: &[(&str, &str)],
     ) -> Vec<Ran> {
         let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(|e| e.into_inner());
+        let settings = environment
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"));
+        let library = layer.then(|| format!("LD_PRELOAD={}", library().display()));
+        let settings: Vec<String> = library.into_iter().chain(settings).collect();
         let start = |command: &&[&str]| {
-            let mut starting = self.starting(mpi, ranks, layer, command, environment);
-            starting.stdout(Stdio::piped()).stderr(Stdio::piped());
-            starting.spawn().expect("run timeout")
+            Command::new("timeout")
+                .args(["-k", "5", LIMIT_S])
+                .args(&mpi.start)
+                .args(["-n", &ranks.to_string(), "env"])
+                .args(&settings)
+                .args(*command)
+                // Another process' memory may not be read in a container.
+                .env("OMPI_MCA_btl_vader_single_copy_mechanism", "none")
+                .env("OMPI_MCA_mpi_yield_when_idle", "1")
+                .current_dir(&self.dir)
+                .stdin(Stdio::null())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .expect("run timeout")
         };
         let running: Vec<_> = commands.iter().map(start).collect();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -178,35 +195,6 @@ impl Stage {
             }
         };
         running.into_iter().map(end).collect()
-    }
-
-    fn starting(
-        &self,
-        mpi: &Mpi,
-        ranks: u32,
-        layer: bool,
-        command: &[&str],
-        environment: &[(&str, &str)],
-    ) -> Command {
-        let mut ran = Command::new("timeout");
-        ran.args(["-k", "5", LIMIT_S])
-            .args(&mpi.start)
-            .args(["-n", &ranks.to_string(), "env"]);
-        if layer {
-            ran.arg(format!("LD_PRELOAD={}", library().display()));
-        }
-        ran.args(
-            environment
-                .iter()
-                .map(|(name, value)| format!("{name}={value}")),
-        )
-        .args(command)
-        // Another process' memory may not be read in a container.
-        .env("OMPI_MCA_btl_vader_single_copy_mechanism", "none")
-        .env("OMPI_MCA_mpi_yield_when_idle", "1")
-        .current_dir(&self.dir)
-        .stdin(Stdio::null());
-        ran
     }
 }
 

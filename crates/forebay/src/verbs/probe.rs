@@ -94,7 +94,7 @@ fn measure(args: &cli::ProbeArgs, place: &Place) -> Result<Measured, Fault> {
         })
     };
     let ordinary = run(Way::Ordinary)?;
-    if ordinary.clients < 2 || !may_hide_waits(&ordinary.judged) {
+    if !may_hide_waits(&ordinary.judged, ordinary.clients) {
         return Ok(ordinary);
     }
     let waiting = run(Way::Waiting)?;
