@@ -327,15 +327,6 @@ mod tests {
         found
     }
 
-    const KINDS: [Kind; 6] = [
-        Kind::File,
-        Kind::Dir,
-        Kind::Symlink,
-        Kind::Special,
-        Kind::Moved,
-        Kind::Whiteout,
-    ];
-
     /// The only finding.
     fn only(kind: Kind, found: FoundRecord) -> Finding {
         let mut findings = judge_record(&path("d/f"), &record_of_kind(kind), found);
@@ -360,7 +351,7 @@ mod tests {
 
     #[test]
     fn nothing_is_found_where_all_fits() {
-        for kind in KINDS {
+        for kind in Kind::ALL {
             let findings = judge_record(&path("d/f"), &record_of_kind(kind), found(kind));
             assert_eq!(findings, [], "{kind:?}");
         }
@@ -396,7 +387,7 @@ mod tests {
         };
         let put = Mend::Put(path("d/f"), Box::new(record_of_kind(Kind::Dir)));
         assert_eq!(only(Kind::Dir, lost).mend, Some(put.clone()));
-        for kind in KINDS {
+        for kind in Kind::ALL {
             let gone = FoundRecord {
                 leads_back: false,
                 object: Err(Unavailable {
@@ -431,7 +422,7 @@ mod tests {
             };
             judge_record(&path("d/f"), &record_of_kind(kind), found).len()
         };
-        for kind in KINDS {
+        for kind in Kind::ALL {
             let is_removal = kind == Kind::Whiteout;
             assert_eq!(problems(kind, true) == 0, is_removal, "{kind:?}");
             assert_eq!(problems(kind, false), 1);
@@ -440,7 +431,7 @@ mod tests {
 
     #[test]
     fn a_wrong_inode_number_is_put_right_unless_the_object_is_a_mark() {
-        for kind in KINDS {
+        for kind in Kind::ALL {
             let moved = there(kind, |o| o.ino = 71);
             if is_marker(kind) {
                 assert_eq!(judge_record(&path("d/f"), &record_of_kind(kind), moved), []);
@@ -534,7 +525,7 @@ mod tests {
 
     #[test]
     fn what_has_no_name_gets_the_name_of_its_label_if_that_is_free() {
-        for kind in KINDS {
+        for kind in Kind::ALL {
             assert_eq!(adopted(kind, Some(spot())), Some(path("d/f")));
         }
     }
@@ -554,7 +545,7 @@ mod tests {
             ..spot()
         };
         for spot in [None, Some(elsewhere), Some(nowhere), Some(taken)] {
-            for kind in KINDS {
+            for kind in Kind::ALL {
                 let place = (!is_marker(kind)).then(|| lost(OBJECT));
                 assert_eq!(adopted(kind, spot.clone()), place, "{kind:?} {spot:?}");
             }

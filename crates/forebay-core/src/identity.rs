@@ -287,9 +287,9 @@ impl Identity {
         }
     }
 
-    /// Was a drain about to remove it?
-    pub fn is_doubtful(self) -> bool {
-        self.state & DOUBTFUL != 0
+    /// May it be gone? A drain was about to remove it, or nothing is known to be there.
+    pub fn may_be_gone(self) -> bool {
+        self.state & DOUBTFUL != 0 || self == Self::NOTHING
     }
 
     /// Of what turned out to be still there.

@@ -29,6 +29,17 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// All of them.
+    #[cfg(test)]
+    pub(crate) const ALL: [Kind; 6] = [
+        Kind::File,
+        Kind::Dir,
+        Kind::Symlink,
+        Kind::Special,
+        Kind::Moved,
+        Kind::Whiteout,
+    ];
+
     /// Its number in tables and labels.
     pub const fn code(self) -> u8 {
         match self {

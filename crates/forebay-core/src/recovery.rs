@@ -374,15 +374,6 @@ mod tests {
     use crate::facts::Stop;
     use crate::record::{BridgeId, ObjectId, ObjectName};
 
-    const ALL_KINDS: [Kind; 6] = [
-        Kind::File,
-        Kind::Dir,
-        Kind::Symlink,
-        Kind::Special,
-        Kind::Moved,
-        Kind::Whiteout,
-    ];
-
     const WRITTEN: Stray = Stray {
         kind: Some(Kind::File),
         bytes: 1,
@@ -473,7 +464,7 @@ mod tests {
 
     #[test]
     fn of_all_kinds_only_a_file_holds_what_somebody_has_written() {
-        let kept: Vec<_> = ALL_KINDS
+        let kept: Vec<_> = Kind::ALL
             .into_iter()
             .filter(|&kind| {
                 let stray = Stray {
@@ -595,15 +586,7 @@ mod tests {
 
     #[test]
     fn only_the_marker_of_a_removal_can_wait() {
-        let all = [
-            Kind::File,
-            Kind::Dir,
-            Kind::Symlink,
-            Kind::Special,
-            Kind::Moved,
-            Kind::Whiteout,
-        ];
-        for kind in all {
+        for kind in Kind::ALL {
             let gone = match kind {
                 Kind::Whiteout => LabelStanding::Unmade,
                 _ => LabelStanding::Wrong,

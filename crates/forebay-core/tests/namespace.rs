@@ -3,6 +3,7 @@
 mod world;
 
 use forebay_core::facts::{Cred, Label, LabelParent, Settings, Stop};
+use forebay_core::identity::Identity;
 use forebay_core::label::label_at;
 use forebay_core::ops::{Answer, GrantTarget, Op};
 use forebay_core::path::TreePath;
@@ -636,6 +637,39 @@ fn labels_alone_tell_which_records_there_were() {
         marked += found.values().filter(|r| repair::is_marker(r.kind)).count();
     }
     assert!(marked > 200, "only {marked} markers");
+}
+
+#[test]
+fn where_nothing_was_to_be_replaced_only_what_is_there_counts_for_a_removed_directory() {
+    let world = || {
+        World::with_lower(&[
+            ("d", Lower::Dir),
+            ("d/a", Lower::File(1)),
+            ("d/b", Lower::File(2)),
+        ])
+    };
+    let removed = |mut w: World| {
+        w.run(unlink("d/a")).unwrap();
+        w.run(rmdir("d")).unwrap();
+        w.table[&p("d")].replaces.unwrap()
+    };
+    // Somebody has decided for the removal of `b` when it was not there.
+    let decided = |is_there_again: bool| {
+        let mut w = world();
+        w.run(unlink("d/b")).unwrap();
+        w.table.get_mut(&p("d/b")).unwrap().replaces = Some(Identity::NOTHING);
+        if !is_there_again {
+            w.lower.remove(&p("d/b"));
+        }
+        removed(w)
+    };
+    let mut without = world();
+    without.lower.remove(&p("d/b"));
+    assert_eq!(decided(false), removed(without));
+    let mut with_both = world();
+    with_both.run(unlink("d/b")).unwrap();
+    assert_ne!(decided(true), removed(with_both));
+    assert!(decided(true).has_contents());
 }
 
 #[test]

@@ -283,7 +283,13 @@ impl Pass<'_> {
             let removed = match held.get(&temporary.oid) {
                 // Others may have renamed its directory.
                 Some(held) if held.path == temporary.path => {
-                    held.ours.remove(held.dir.as_fd(), &held.name)
+                    match held.ours.remove(held.dir.as_fd(), &held.name) {
+                        // Another client of a network file system has removed the directory; or it fails for now.
+                        Err(trouble) if trouble.errno == Errno::STALE => {
+                            self.remove(&temporary.path, Some(&held.ours))
+                        }
+                        removed => removed,
+                    }
                 }
                 held => self.remove(&temporary.path, held.map(|held| &held.ours)),
             };

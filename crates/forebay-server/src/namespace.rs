@@ -432,6 +432,10 @@ impl Namespace {
 
     /// Takes away some marks whose work is done. No commit comes between that and its write, and sets one of them again.
     pub(crate) fn note_finished(&self, most: usize) {
+        if self.tables.below().is_sync_near() {
+            // This would wait for it under the lock. They go later.
+            return;
+        }
         let _alone = self.state.write();
         let marks = self.finished.lock().some(most);
         if marks.is_empty() {

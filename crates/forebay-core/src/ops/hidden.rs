@@ -196,8 +196,8 @@ impl Context<'_> {
                 // It leaves before the directory goes.
                 continue;
             }
-            let is_doubtful = entry.is_some_and(Identity::is_doubtful);
-            if is_doubtful && self.facts.lower(&at)?.is_none() {
+            let may_be_gone = entry.is_some_and(Identity::may_be_gone);
+            if may_be_gone && self.facts.lower(&at)?.is_none() {
                 continue;
             }
             let known = match entry.map(Identity::certain) {

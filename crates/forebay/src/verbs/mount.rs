@@ -193,7 +193,7 @@ fn watch(
         let Some(process) = process.filter(|process| !process.has_ended()) else {
             // If it was a child, its id stays taken until it is reaped.
             sys::reap(bridge.pid);
-            if !restarts.one_more(begin.elapsed()) {
+            if !restarts.one_more(begin.elapsed(), Purpose::Serve) {
                 return Err(fault("the bridge has died again and again"));
             }
             *bridge = Bridge::attach(place, &args.bridge.again(), Purpose::Serve)?;

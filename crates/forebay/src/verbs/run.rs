@@ -382,7 +382,7 @@ impl Run<'_> {
     /// Starts the bridge again, after it has died.
     fn revive(&mut self, bridge: &mut Bridge, purpose: Purpose) -> Result<(), Fault> {
         let now = self.ended.begin.elapsed();
-        if !self.ended.restarts.one_more(now) {
+        if !self.ended.restarts.one_more(now, purpose) {
             return Err(fault("the bridge has died again and again"));
         }
         *bridge = Bridge::attach(&self.place, &self.args.bridge.again(), purpose)?;
@@ -614,7 +614,7 @@ fn watch(mut child: Child, args: &cli::RunArgs, place: &Place, bridge: &mut Brid
             outliving::reap(&[child.id(), bridge]);
         };
         while bridge.dies_before(&program, || reap(bridge.pid)) {
-            if !restarts.one_more(begin.elapsed()) {
+            if !restarts.one_more(begin.elapsed(), Purpose::Serve) {
                 trouble = trouble.or_else(|| Some(fault("it dies again and again")));
                 break;
             }
