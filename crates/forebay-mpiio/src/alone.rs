@@ -3,7 +3,8 @@
 use forebay_core::collective::{Access, Extent, FREE_READ_GAP_BYTES, SIEVE_BYTES};
 use rustix::io::Errno;
 
-use crate::exchange::{Buffers, Call, Direction, room};
+use crate::buffers::Buffers;
+use crate::exchange::{Call, Direction};
 use crate::storage::Storage;
 
 impl Call<'_> {
@@ -42,7 +43,7 @@ impl Call<'_> {
             }
             while !piece.is_empty() {
                 let bytes = piece.bytes().min(most);
-                let buffer = room(&mut buffers.outbox, bytes);
+                let buffer = buffers.outbox.of(bytes);
                 self.memory.gather(memory, buffer);
                 buffers.meter.time(|| storage.write(buffer, piece.start))?;
                 memory += bytes;
@@ -77,7 +78,7 @@ impl Call<'_> {
                 memory = self.read_one(storage, only, memory, buffers)?;
                 continue;
             }
-            let buffer = room(&mut buffers.outbox, end - first.start);
+            let buffer = buffers.outbox.of(end - first.start);
             buffers.meter.time(|| storage.read(buffer, first.start))?;
             for piece in &group {
                 let at = (piece.start - first.start) as usize;
@@ -104,7 +105,7 @@ impl Call<'_> {
         let (mut rest, mut memory) = (piece, memory);
         while !rest.is_empty() {
             let bytes = rest.bytes().min(self.here.arrangement.buffer_bytes);
-            let buffer = room(&mut buffers.outbox, bytes);
+            let buffer = buffers.outbox.of(bytes);
             buffers.meter.time(|| storage.read(buffer, rest.start))?;
             self.memory.scatter(memory, buffer);
             memory += bytes;

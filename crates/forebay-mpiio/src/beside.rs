@@ -13,7 +13,8 @@ use std::time::Instant;
 use forebay_core::collective::{Coverage, FileDomain, READ_GAP_BYTES};
 use rustix::io::Errno;
 
-use crate::exchange::{Direction, room};
+use crate::buffers::PartBuffer;
+use crate::exchange::Direction;
 use crate::explain::Meter;
 use crate::storage::Storage;
 
@@ -23,32 +24,6 @@ pub type FileOutcome = Result<(), Errno>;
 /// Enough for a loop with a system call in it, and for what other libraries put around that.
 const STACK_BYTES: usize = 256 << 10;
 const ITS_LIFE: &str = "the thread lives as long as its channels";
-
-/// The buffer of an aggregator for a part of the file.
-#[derive(Debug, Default)]
-pub struct PartBuffer {
-    bytes: Vec<u8>,
-    /// Which bytes of it count.
-    pub coverage: Coverage,
-}
-
-impl PartBuffer {
-    /// Room for so many bytes, of which none counts yet.
-    pub fn clear(&mut self, bytes: u64) -> (&mut [u8], &mut Coverage) {
-        self.coverage.clear(bytes);
-        (room(&mut self.bytes, bytes), &mut self.coverage)
-    }
-
-    /// Its bytes.
-    pub fn bytes(&mut self) -> &mut [u8] {
-        &mut self.bytes
-    }
-
-    /// Bytes of memory that it takes at most.
-    pub fn most_bytes(&self) -> u64 {
-        self.bytes.len() as u64 + self.coverage.most_bytes()
-    }
-}
 
 /// A part of the file that is to be read or written.
 #[derive(Debug)]
@@ -71,7 +46,7 @@ struct Done {
 impl Task {
     fn carry_out(mut self, storage: &Storage) -> Done {
         let mut meter = Meter::default();
-        let PartBuffer { bytes, coverage } = &mut self.buffer;
+        let (bytes, coverage) = self.buffer.both();
         let gap = match self.direction {
             Direction::Read => READ_GAP_BYTES,
             Direction::Write => 0,

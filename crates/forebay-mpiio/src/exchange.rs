@@ -15,36 +15,12 @@ use forebay_core::collective::{
     Access, ExchangePlan, Extent, FileDomain, FileDomains, Transfer, decode, encode,
 };
 
-use crate::beside::{Aggregator, FileOutcome, PartBuffer, Task};
+use crate::beside::{Aggregator, FileOutcome, Task};
+use crate::buffers::{Buffers, PartBuffer, Room};
 use crate::explain::Meter;
 use crate::file::Here;
 use crate::memory::Memory;
 use crate::mpi::{Communicator, Failed, Mpi, Requests, Result};
-
-/// Memory that is kept from call to call, because fresh pages are slow.
-#[derive(Debug, Default)]
-pub struct Buffers {
-    /// What an aggregator has of the file.
-    parts: Vec<PartBuffer>,
-    /// What goes between an aggregator and processes, as they have it.
-    inbox: Vec<u8>,
-    /// What goes between a process and aggregators.
-    pub(crate) outbox: Vec<u8>,
-    /// What was done with them.
-    pub(crate) meter: Meter,
-}
-
-impl Buffers {
-    /// What this process has done with the file.
-    pub fn meter(&self) -> Meter {
-        let rooms = self.inbox.len() + self.outbox.len();
-        let parts: u64 = self.parts.iter().map(PartBuffer::most_bytes).sum();
-        Meter {
-            buffer_bytes: rooms as u64 + parts,
-            ..self.meter
-        }
-    }
-}
 
 /// Where the bytes of a call go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,15 +43,6 @@ pub struct Call<'a> {
     pub memory: Memory<'a>,
 }
 
-/// A buffer of at least so many bytes. Old bytes in it are of no meaning.
-pub(crate) fn room(buffer: &mut Vec<u8>, bytes: u64) -> &mut [u8] {
-    if buffer.len() < bytes as usize {
-        // Pages of zeros come from the kernel when they are touched.
-        *buffer = vec![0; bytes as usize];
-    }
-    &mut buffer[..bytes as usize]
-}
-
 impl Call<'_> {
     /// Carries out the call on this process, whose access is `mine`. The inner error is one of this process as an
     /// aggregator; the outer one is of the MPI library. Collective.
@@ -93,7 +60,8 @@ impl Call<'_> {
         while let Some(part) = parts.pop() {
             let domains = FileDomains::new(arranged.method, part, aggregators, arranged.layout);
             let halves = part.halves(arranged.layout.granule_bytes);
-            match (self.tell(&domains, mine, halves.is_some())?, halves) {
+            let told = self.tell(&domains, mine, halves.is_some(), buffers)?;
+            match (told, halves) {
                 (None, Some((first, second))) => parts.extend([second, first]),
                 (told, _) => {
                     let mut accesses = told.ok_or(Failed)?;
@@ -101,6 +69,7 @@ impl Call<'_> {
                     let done = self.perform_told(direction, domains, &accesses, buffers)?;
                     outcome = outcome.and(done);
                     *mine = std::mem::take(&mut accesses[self.processes.rank]);
+                    buffers.keep_lists(accesses, arranged.buffer_bytes / 4);
                 }
             }
         }
@@ -198,6 +167,7 @@ impl Call<'_> {
         domains: &FileDomains,
         mine: &Access,
         may_refuse: bool,
+        buffers: &mut Buffers,
     ) -> Result<Option<Vec<Access>>> {
         let Communicator { rank, size, .. } = self.processes;
         let mut messages = Vec::new();
@@ -229,7 +199,11 @@ impl Call<'_> {
         let mut told = self.mpi.wait_for_messages(requests)?.into_iter();
         let each = lengths.iter().map(|&bytes| match bytes {
             0 => Ok(Access::default()),
-            _ => decode(&told.next().ok_or(Failed)?).map_err(|_| Failed),
+            _ => {
+                let message = told.next().ok_or(Failed)?;
+                let access = buffers.lists.pop().unwrap_or_default();
+                decode(&message, access).map_err(|_| Failed)
+            }
         });
         each.collect::<Result<_>>().map(Some)
     }
@@ -398,7 +372,7 @@ impl Call<'_> {
             None => Vec::new(),
         };
         let batches = batches(&mut arriving, self.here.arrangement.buffer_bytes);
-        let inbox = room(&mut buffers.inbox, largest(&arriving, &batches));
+        let inbox = buffers.inbox.of(largest(&arriving, &batches));
         let (mut receives, mut sends) = (self.mpi.requests(), self.mpi.requests());
         if let Some(first) = batches.first() {
             // Before anything is sent: what arrives finds its place.
@@ -407,7 +381,7 @@ impl Call<'_> {
             unsafe { self.begin(false, &arriving[first.clone()], inbox, &mut receives)? };
         }
         let leaving = self.with_aggregators(plan, round);
-        let outbox = room(&mut buffers.outbox, staged(&leaving));
+        let outbox = buffers.outbox.of(staged(&leaving));
         for parcel in leaving.iter().filter(|parcel| parcel.direct.is_none()) {
             let mut rest = &mut outbox[parcel.in_stage()];
             for &(begin, bytes) in &parcel.ranges {
@@ -475,7 +449,7 @@ impl Call<'_> {
     ) -> Result<()> {
         let mut receives = self.mpi.requests();
         let arriving = self.with_aggregators(plan, round);
-        let inbox = room(&mut buffers.outbox, staged(&arriving));
+        let inbox = buffers.outbox.of(staged(&arriving));
         // SAFETY: what arrives goes to places of its own in the program's buffer and in `inbox`, which is left alone
         // until the wait is over.
         unsafe { self.begin(false, &arriving, inbox, &mut receives)? };
@@ -496,7 +470,7 @@ impl Call<'_> {
                 let other = aggregator.buffer();
                 aggregator.begin(self.reading(plan, next, other));
             }
-            let handed_out = self.hand_out(plan, &part, buffer.bytes(), &mut buffers.inbox);
+            let handed_out = self.hand_out(plan, &part, buffer.both().0, &mut buffers.inbox);
             // Also after a failure: MPI may still use it, and so it goes the way of all buffers.
             aggregator.give_back(buffer);
             handed_out?;
@@ -519,12 +493,12 @@ impl Call<'_> {
         plan: &ExchangePlan,
         part: &FileDomain,
         buffer: &mut [u8],
-        outbox: &mut Vec<u8>,
+        outbox: &mut Room,
     ) -> Result<()> {
         let mut sends = self.mpi.requests();
         let mut leaving = self.with_processes(plan, part, buffer);
         let batches = batches(&mut leaving, self.here.arrangement.buffer_bytes);
-        let outbox = room(outbox, largest(&leaving, &batches));
+        let outbox = outbox.of(largest(&leaving, &batches));
         for batch in batches {
             let batch = &leaving[batch];
             for parcel in batch.iter().filter(|parcel| parcel.direct.is_none()) {
@@ -611,10 +585,10 @@ fn largest(parcels: &[Parcel], batches: &[Range<usize>]) -> u64 {
     each.max().unwrap_or(0)
 }
 
-/// The most bytes of messages about accesses that an aggregator takes at once. A piece takes at least 2 bytes in a message, and
-/// at most 32 times that when the message is decoded.
+/// The most bytes of messages about accesses that an aggregator takes at once. Decoded they take at most 36 times that, and a
+/// quarter of a buffer may be kept from the call before.
 fn list_bytes(buffer_bytes: u64, processes: usize) -> u64 {
-    (buffer_bytes / 32).max(32 * processes as u64)
+    (buffer_bytes / 48).max(32 * processes as u64)
 }
 
 /// Where a piece lies in the buffer of the aggregator.

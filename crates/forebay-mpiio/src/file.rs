@@ -9,8 +9,9 @@ use forebay_core::collective::{
 };
 use rustix::io::Errno;
 
+use crate::buffers::Buffers;
 use crate::datatype::{self, Unfit};
-use crate::exchange::{Buffers, Direction};
+use crate::exchange::Direction;
 use crate::explain::{Explanation, Tally};
 use crate::mpi::{Communicator, Failed, Mpi};
 use crate::output;
@@ -19,6 +20,9 @@ use crate::storage::{self, Purpose, Storage};
 use crate::trace;
 
 static FILES: Mutex<BTreeMap<usize, Arc<Mutex<File>>>> = Mutex::new(BTreeMap::new());
+
+/// What an aggregator has at most, in buffers of the size that is asked for.
+const BUFFERS: u64 = 4;
 
 /// An open file.
 #[derive(Debug)]
@@ -143,13 +147,17 @@ pub fn remember(mpi: Mpi, opened: Opened) -> Result<(), Failed> {
     let processes = mpi.split(opened.communicator)?;
     let path = std::path::absolute(&opened.path).unwrap_or(opened.path);
     let (here, told) = arrange(&mpi, processes, &path, purpose, opened.asked)?;
+    let buffers = here.as_ref().map(|here| {
+        let most_bytes = BUFFERS * here.arrangement.buffer_bytes;
+        Buffers::new(most_bytes)
+    });
     let file = File {
         mpi,
         handle: opened.handle,
         processes,
         view: Some(View::bytes()),
         here: here.map(Arc::new),
-        buffers: Buffers::default(),
+        buffers: buffers.unwrap_or_default(),
         purpose,
         path,
         begun: None,
@@ -365,6 +373,7 @@ impl File {
         // Nobody waits for an explanation that fails.
         let _ = self.explain();
         self.here = None;
+        std::mem::take(&mut self.buffers).leave();
         self.mpi.free(self.processes);
     }
 }

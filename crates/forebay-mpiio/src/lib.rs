@@ -16,6 +16,7 @@
 //! | [`alone`] | the same without aggregators |
 //! | [`mod@file`] | open files, and the arrangement that all ranks agree on |
 //! | [`storage`] | the file as aggregators have it open |
+//! | [`buffers`] | memory that is kept from call to call |
 //! | [`datatype`], [`memory`] | data types, and the buffer of the program |
 //! | [`mpi`], [`abi`] | calls and constants of the MPI library |
 //! | [`explain`] | what became of the calls on a file |
@@ -26,6 +27,7 @@
 mod abi;
 mod alone;
 mod beside;
+mod buffers;
 mod datatype;
 mod entry;
 mod exchange;

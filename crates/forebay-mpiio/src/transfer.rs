@@ -168,6 +168,10 @@ impl File {
                 return Err(failed);
             }
         };
+        let list = std::mem::take(&mut part.access);
+        if list.memory_bytes() as u64 <= here.arrangement.buffer_bytes / 4 {
+            buffers.list = list;
+        }
         self.buffers = buffers;
         let class = self.agree(outcome)?;
         if let Some(position) = part.position_after {
@@ -190,7 +194,7 @@ impl File {
     }
 
     /// What this process has to do. Fails if this layer can't do it, or MPI has something to say about it.
-    fn part(&self, request: &Request) -> Result<Part, Unfit> {
+    fn part(&mut self, request: &Request) -> Result<Part, Unfit> {
         let (mpi, view) = (&self.mpi, self.view.as_ref().ok_or(Unfit)?);
         let forbidden = match request.direction {
             Direction::Read => Purpose::Write,
@@ -222,7 +226,8 @@ impl File {
         let first = u64::try_from(position).map_err(|_| Unfit)?;
         let first = first.checked_mul(view.element_bytes()).ok_or(Unfit)?;
         let after = position.checked_add(elements as i64).ok_or(Unfit)?;
-        let access = view.access(first, bytes)?;
+        let list = std::mem::take(&mut self.buffers.list);
+        let access = view.access_in(list, first, bytes)?;
         if access.pieces() > MAX_PIECES {
             return Err(Unfit);
         }

@@ -13,21 +13,48 @@ struct Level {
     stride: u64,
 }
 
-/// Blocks of one size at nested strides, outermost level first.
+/// Blocks of one size: one, or several at nested strides. There may be a million of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Part {
+    start: u64,
+    block: u64,
+    /// Bytes of the parts before it.
+    before: u64,
+    /// Which of the strides; [`ONE_BLOCK`]: none.
+    strides: u32,
+}
+
+const ONE_BLOCK: u32 = u32::MAX;
+
+/// How the blocks of a part repeat.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Strided {
+struct Strides {
+    /// From the begin of the first block to the end of the last one.
+    span: u64,
+    /// Bytes of all blocks.
+    bytes: u64,
+    /// Outermost first.
+    levels: Vec<Level>,
+}
+
+/// A part with its strides.
+struct Strided<'a> {
     hull: Extent,
     block: u64,
     bytes: u64,
-    levels: Vec<Level>,
+    levels: &'a [Level],
 }
 
 /// The bytes of a file that one process reads or writes in one collective call. Its memory holds them in the order of
 /// their offsets.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Access {
-    /// Ascending; each hull ends before the next begins. With each, the bytes of those before it.
-    parts: Vec<(Strided, u64)>,
+    /// Ascending; each hull ends before the next begins.
+    parts: Vec<Part>,
+    strides: Vec<Strides>,
+    end: u64,
+    bytes: u64,
+    pieces: u64,
 }
 
 /// Why a description is no access.
@@ -73,23 +100,90 @@ impl Access {
         block: u64,
         levels: &[(u64, u64)],
     ) -> Result<(), AccessError> {
-        match Strided::new(start, block, levels)? {
-            Some(part) => self.push(part),
+        if let [] | [(1, _)] = levels {
+            return self.append_piece(start, block);
+        }
+        match strides(block, levels)? {
             None => Ok(()),
+            Some((block, strides)) if strides.levels.is_empty() => self.append_piece(start, block),
+            Some((block, strides)) => {
+                let number = u32::try_from(self.strides.len()).ok();
+                let number = number.filter(|&number| number < ONE_BLOCK);
+                let number = number.ok_or(AccessError::TooLarge)?;
+                let (span, bytes) = (strides.span, strides.bytes);
+                self.push(start, block, number, (span, bytes))?;
+                self.strides.push(strides);
+                Ok(())
+            }
         }
     }
 
-    fn push(&mut self, part: Strided) -> Result<(), AccessError> {
-        let before = self.bytes();
-        let end = self.parts.last().map_or(0, |(last, _)| last.hull.end);
-        if part.hull.start < end {
+    /// The same for one block.
+    pub fn append_piece(&mut self, start: u64, block: u64) -> Result<(), AccessError> {
+        match block {
+            0 => Ok(()),
+            _ => self.push(start, block, ONE_BLOCK, (block, block)),
+        }
+    }
+
+    /// Without pieces, with the memory that it had.
+    pub fn clear(&mut self) {
+        let Access { parts, strides, .. } = std::mem::take(self);
+        (self.parts, self.strides) = (parts, strides);
+        self.parts.clear();
+        self.strides.clear();
+    }
+
+    /// Bytes of memory that it keeps.
+    pub fn memory_bytes(&self) -> usize {
+        self.parts.capacity() * size_of::<Part>() + self.strides.capacity() * size_of::<Strides>()
+    }
+
+    /// Makes room for so many more parts, which may be a guess.
+    pub fn reserve(&mut self, parts: usize) {
+        self.parts.reserve(parts);
+    }
+
+    #[inline]
+    fn push(
+        &mut self,
+        start: u64,
+        block: u64,
+        strides: u32,
+        (span, bytes): (u64, u64),
+    ) -> Result<(), AccessError> {
+        let end = start.checked_add(span).filter(|&end| end <= MAX_OFFSET);
+        let end = end.ok_or(AccessError::TooLarge)?;
+        if start < self.end {
             return Err(AccessError::Overlap);
         }
-        before
-            .checked_add(part.bytes)
-            .ok_or(AccessError::TooLarge)?;
-        self.parts.push((part, before));
+        self.parts.push(Part {
+            start,
+            block,
+            before: self.bytes,
+            strides,
+        });
+        self.end = end;
+        // Pieces do not overlap, so they have no more bytes than there are offsets.
+        self.bytes += bytes;
+        self.pieces += match strides {
+            ONE_BLOCK => 1,
+            _ => bytes / block,
+        };
         Ok(())
+    }
+
+    fn with_strides(&self, part: &Part) -> Strided<'_> {
+        let (span, bytes, levels) = match self.strides.get(part.strides as usize) {
+            Some(strides) => (strides.span, strides.bytes, &strides.levels[..]),
+            None => (part.block, part.block, &[][..]),
+        };
+        Strided {
+            hull: Extent::new(part.start, part.start + span),
+            block: part.block,
+            bytes,
+            levels,
+        }
     }
 
     /// The aggregate access region of a call: from the first byte that anybody accesses to the last.
@@ -101,28 +195,26 @@ impl Access {
 
     /// From its first byte to its last; `None` without bytes.
     pub fn hull(&self) -> Option<Extent> {
-        let (first, last) = (self.parts.first()?, self.parts.last()?);
-        Some(Extent::new(first.0.hull.start, last.0.hull.end))
+        let first = self.parts.first()?;
+        Some(Extent::new(first.start, self.end))
     }
 
     /// Its bytes.
     pub fn bytes(&self) -> u64 {
-        self.parts
-            .last()
-            .map_or(0, |(part, before)| before + part.bytes)
+        self.bytes
     }
 
     /// How many pieces it has, as far as they are known to be apart.
     pub fn pieces(&self) -> u64 {
-        let blocks = |(part, _): &(Strided, u64)| part.bytes / part.block;
-        self.parts.iter().map(blocks).sum()
+        self.pieces
     }
 
     /// Its blocks as [`Access::append`] takes them: offset of the first one, bytes of each, and levels, outermost first.
     pub fn strides(&self) -> impl Iterator<Item = (u64, u64, Vec<(u64, u64)>)> + '_ {
-        self.parts.iter().map(|(part, _)| {
-            let levels = part.levels.iter().map(|l| (l.count, l.stride)).collect();
-            (part.hull.start, part.block, levels)
+        self.parts.iter().map(|part| {
+            let levels = self.with_strides(part).levels.iter();
+            let levels = levels.map(|l| (l.count, l.stride)).collect();
+            (part.start, part.block, levels)
         })
     }
 
@@ -147,20 +239,19 @@ impl Access {
     fn folded_once(&self) -> Access {
         let mut folded = Access::default();
         let mut rest = &self.parts[..];
-        while let [(first, _), ..] = rest {
+        while let [first, ..] = rest {
             // Looks no further than the run goes: there may be a million parts of one shape.
-            let is_like = |part: &Strided| part.block == first.block && part.levels == first.levels;
-            let second = rest.get(1).map_or(first, |(part, _)| part);
-            let distance = second.hull.start - first.hull.start;
-            let follows = |two: &&[(Strided, u64)]| {
-                let (one, next) = (&two[0].0, &two[1].0);
-                is_like(next) && next.hull.start - one.hull.start == distance
-            };
+            let levels = self.with_strides(first).levels;
+            let is_like =
+                |part: &Part| part.block == first.block && self.with_strides(part).levels == levels;
+            let distance = rest.get(1).unwrap_or(first).start - first.start;
+            let follows =
+                |two: &&[Part]| is_like(&two[1]) && two[1].start - two[0].start == distance;
             let count = 1 + rest.windows(2).take_while(follows).count();
-            let mut levels = vec![(count as u64, distance)];
-            levels.extend(first.levels.iter().map(|l| (l.count, l.stride)));
+            let mut deeper = vec![(count as u64, distance)];
+            deeper.extend(levels.iter().map(|l| (l.count, l.stride)));
             folded
-                .append(first.hull.start, first.block, &levels)
+                .append(first.start, first.block, &deeper)
                 .expect("the same bytes in the same order");
             rest = &rest[count..];
         }
@@ -177,20 +268,18 @@ impl Access {
             return Err(AccessError::TooLarge);
         }
         let mut moved = self.clone();
-        for (part, _) in &mut moved.parts {
-            let begin = start + (part.hull.start - hull.start);
-            part.hull = Extent::new(begin, begin + part.hull.bytes());
+        for part in &mut moved.parts {
+            part.start = start + (part.start - hull.start);
         }
+        moved.end = start + hull.bytes();
         Ok(moved)
     }
 
     /// How many of its bytes lie before an offset: also the place of that offset in the memory of the process.
     pub fn bytes_below(&self, offset: u64) -> u64 {
-        let next = self
-            .parts
-            .partition_point(|(part, _)| part.hull.start < offset);
+        let next = self.parts.partition_point(|part| part.start < offset);
         match next.checked_sub(1).map(|last| &self.parts[last]) {
-            Some((part, before)) => before + part.bytes_below(offset),
+            Some(part) => part.before + self.with_strides(part).bytes_below(offset),
             None => 0,
         }
     }
@@ -208,64 +297,75 @@ impl Access {
     /// Its contiguous pieces in an extent, by offset.
     pub fn pieces_within(&self, extent: Extent) -> impl Iterator<Item = Extent> + use<'_> {
         let mut at = extent.start;
-        let ended = |(part, _): &(Strided, u64)| part.hull.end <= at;
-        let mut next = self.parts.partition_point(ended);
+        let begun = self.parts.partition_point(|part| part.start <= at);
+        let mut next = match begun.checked_sub(1) {
+            Some(last) if self.with_strides(&self.parts[last]).hull.end > at => last,
+            _ => begun,
+        };
         std::iter::from_fn(move || {
-            let (part, _) = self.parts.get(next)?;
-            let piece = part.piece_from(at);
+            let part = self.parts.get(next)?;
+            let (piece, end) = match part.strides {
+                ONE_BLOCK => {
+                    let end = part.start + part.block;
+                    (Extent::new(part.start.max(at), end), end)
+                }
+                _ => {
+                    let strided = self.with_strides(part);
+                    (strided.piece_from(at), strided.hull.end)
+                }
+            };
             if piece.start >= extent.end {
                 return None;
             }
             at = piece.end.min(extent.end);
-            next += usize::from(at >= part.hull.end);
+            next += usize::from(at >= end);
             Some(Extent::new(piece.start, at))
         })
     }
 }
 
-impl Strided {
-    /// Nested strides; `None` without bytes.
-    fn new(start: u64, block: u64, levels: &[(u64, u64)]) -> Result<Option<Self>, AccessError> {
-        let mut bytes = block;
-        let mut span = block; // of what the level repeats
-        let mut kept = Vec::new();
-        let mut merged = block; // the block, with the innermost levels that leave no gap
-        for &(count, stride) in levels.iter().rev() {
-            bytes = bytes.checked_mul(count).ok_or(AccessError::TooLarge)?;
-            if bytes == 0 || count == 1 {
-                continue;
-            }
-            if stride < span {
-                return Err(AccessError::Overlap);
-            }
-            if kept.is_empty() && stride == span {
-                merged *= count;
-            } else {
-                kept.push(Level { count, stride });
-            }
-            let more = (count - 1).checked_mul(stride);
-            span = more
-                .and_then(|m| m.checked_add(span))
-                .ok_or(AccessError::TooLarge)?;
+/// Nested strides, and the block with the innermost levels that leave no gap; `None` without bytes.
+fn strides(block: u64, levels: &[(u64, u64)]) -> Result<Option<(u64, Strides)>, AccessError> {
+    let mut bytes = block;
+    let mut span = block; // of what the level repeats
+    let mut kept = Vec::with_capacity(levels.len());
+    let mut merged = block;
+    for &(count, stride) in levels.iter().rev() {
+        bytes = bytes.checked_mul(count).ok_or(AccessError::TooLarge)?;
+        if bytes == 0 || count == 1 {
+            continue;
         }
-        if bytes == 0 {
-            return Ok(None);
+        if stride < span {
+            return Err(AccessError::Overlap);
         }
-        let end = start.checked_add(span).filter(|&end| end <= MAX_OFFSET);
-        kept.reverse();
-        Ok(Some(Strided {
-            hull: Extent::new(start, end.ok_or(AccessError::TooLarge)?),
-            block: merged,
-            bytes,
-            levels: kept,
-        }))
+        if kept.is_empty() && stride == span {
+            merged *= count;
+        } else {
+            kept.push(Level { count, stride });
+        }
+        let more = (count - 1).checked_mul(stride);
+        span = more
+            .and_then(|m| m.checked_add(span))
+            .ok_or(AccessError::TooLarge)?;
     }
+    if bytes == 0 {
+        return Ok(None);
+    }
+    kept.reverse();
+    let strides = Strides {
+        span,
+        bytes,
+        levels: kept,
+    };
+    Ok(Some((merged, strides)))
+}
 
+impl Strided<'_> {
     fn bytes_below(&self, offset: u64) -> u64 {
         let mut rest = offset.clamp(self.hull.start, self.hull.end) - self.hull.start;
         let mut inner = self.bytes;
         let mut below = 0;
-        for level in &self.levels {
+        for level in self.levels {
             inner /= level.count;
             let whole = (rest / level.stride).min(level.count);
             below += whole * inner;
@@ -282,7 +382,7 @@ impl Strided {
         assert!(offset < self.hull.end, "a piece after the last one");
         let mut base = self.hull.start;
         let mut span = self.hull.bytes();
-        for level in &self.levels {
+        for level in self.levels {
             span -= (level.count - 1) * level.stride;
             let rest = offset.saturating_sub(base);
             let mut whole = rest / level.stride;

@@ -8,47 +8,77 @@ pub const MAX_PIECES: u64 = TypeMap::MAX_RUNS as u64 / 4;
 
 /// The part of an access that lies in a domain, as bytes for a message. Fails only beyond [`MAX_PIECES`].
 pub fn encode(access: &Access, domain: &FileDomain) -> Result<Vec<u8>, AccessError> {
-    let mut map = TypeMap::default();
     let Some(hull) = access.hull() else {
         return Ok(Vec::new());
     };
+    let mut message = Runs::default();
+    let mut last: Option<Run> = None;
     for piece in domain.pieces_from(hull.start) {
         if piece.start >= hull.end {
             break;
         }
         for part in access.pieces_within(piece) {
-            map.push(Run::piece(part.start as i64, part.bytes()))?;
+            let part = Run::piece(part.start as i64, part.bytes());
+            let rest = match &mut last {
+                Some(last) => last.join(part),
+                None => Some(part),
+            };
+            if let Some(rest) = rest {
+                last.replace(rest).map_or(Ok(()), |run| message.put(run))?;
+            }
         }
     }
-    let mut message = Vec::with_capacity(map.runs().len() * 4);
-    let mut end = 0;
-    for run in map.runs() {
-        put(&mut message, run.offset as u64 - end);
-        put(&mut message, run.block << 1 | u64::from(run.count > 1));
-        if run.count > 1 {
-            put(&mut message, run.count);
-            put(&mut message, run.stride as u64 - run.block);
-        }
-        end = run.offset as u64 + run.stride as u64 * (run.count - 1) + run.block;
-    }
-    Ok(message)
+    last.map_or(Ok(()), |run| message.put(run))?;
+    Ok(message.bytes)
 }
 
-/// The access in a message of [`encode`].
-pub fn decode(message: &[u8]) -> Result<Access, AccessError> {
+/// Runs as bytes.
+#[derive(Default)]
+struct Runs {
+    bytes: Vec<u8>,
+    count: usize,
+    /// Where the last one ends.
+    end: u64,
+}
+
+impl Runs {
+    fn put(&mut self, run: Run) -> Result<(), AccessError> {
+        self.count += 1;
+        if self.count > TypeMap::MAX_RUNS {
+            return Err(AccessError::TooLarge);
+        }
+        let message = &mut self.bytes;
+        put(message, run.offset as u64 - self.end);
+        put(message, run.block << 1 | u64::from(run.count > 1));
+        if run.count > 1 {
+            put(message, run.count);
+            put(message, run.stride as u64 - run.block);
+        }
+        self.end = run.offset as u64 + run.stride as u64 * (run.count - 1) + run.block;
+        Ok(())
+    }
+}
+
+/// The access in a message of [`encode`], in the memory of another one.
+pub fn decode(message: &[u8], memory: Access) -> Result<Access, AccessError> {
     let mut rest = message;
     let mut end = 0_u64;
-    let mut access = Access::default();
+    let mut access = memory;
+    access.clear();
+    // Small gaps and small blocks take two bytes each.
+    access.reserve(message.len() / 4);
     while !rest.is_empty() {
         let start = end.checked_add(take(&mut rest)?);
         let start = start.ok_or(AccessError::TooLarge)?;
         let word = take(&mut rest)?;
         let block = word >> 1;
-        let levels = match word & 1 {
-            0 => (1, 0),
-            _ => (take(&mut rest)?, take(&mut rest)?.saturating_add(block)),
-        };
-        access.append(start, block, &[levels])?;
+        match word & 1 {
+            0 => access.append_piece(start, block)?,
+            _ => {
+                let (count, gap) = (take(&mut rest)?, take(&mut rest)?);
+                access.append(start, block, &[(count, gap.saturating_add(block))])?;
+            }
+        }
         end = access.hull().ok_or(AccessError::Overlap)?.end;
     }
     Ok(access)
@@ -122,7 +152,7 @@ mod tests {
             let domains = FileDomains::new(method, region, 3, Layout::new(64, 2));
             for aggregator in 0..3 {
                 let domain = domains.domain(aggregator);
-                let told = decode(&encode(&access, &domain).unwrap()).unwrap();
+                let told = decode(&encode(&access, &domain).unwrap(), Access::default()).unwrap();
                 let all = Extent::new(0, 1 << 20);
                 let bytes = |a: &Access| -> Vec<u64> {
                     a.pieces_within(all).flat_map(|p| p.start..p.end).collect()
@@ -153,8 +183,8 @@ mod tests {
 
     #[test]
     fn a_damaged_message_is_an_error() {
-        assert!(decode(&[0x80]).is_err());
-        assert!(decode(&[0, 0]).is_err());
-        assert!(decode(&[0xff; 30]).is_err());
+        for damaged in [&[0x80][..], &[0, 0], &[0xff; 30]] {
+            assert!(decode(damaged, Access::default()).is_err());
+        }
     }
 }

@@ -3,6 +3,8 @@
 //! The driver walks through the constructors of a type and calls the same constructors here. What comes out serves both
 //! sides of a call: the memory of a process, and the view through which it sees the file.
 
+use std::ops::Range;
+
 use super::AccessError;
 
 /// Blocks of one size at a fixed distance, in the order of the data.
@@ -37,6 +39,40 @@ impl Run {
     /// Where its last block begins.
     fn last(&self) -> i64 {
         self.offset + self.stride * (self.count as i64 - 1)
+    }
+
+    /// Without gaps it is one block; without bytes it is nothing.
+    fn whole(self) -> Option<Self> {
+        if self.block == 0 || self.count == 0 {
+            return None;
+        }
+        match self.count > 1 && self.stride == self.block as i64 {
+            true => Some(Run::piece(self.offset, self.bytes())),
+            false => Some(self),
+        }
+    }
+
+    /// Takes what follows in, as far as that gives the same bytes in the same order. Returns the rest, which comes next.
+    pub fn join(&mut self, next: Run) -> Option<Run> {
+        let next = next.whole()?;
+        let follows = self.last() + self.block as i64 == next.offset;
+        if follows && next.count == 1 {
+            if self.count == 1 {
+                self.block += next.block;
+                return None;
+            }
+            let end = Run::piece(self.last(), self.block + next.block);
+            self.count -= 1;
+            return Some(end);
+        }
+        let step = next.offset - self.last();
+        let same_stride = |r: &Run| r.count == 1 || r.stride == step;
+        if self.block == next.block && same_stride(self) && same_stride(&next) && !follows {
+            self.stride = step;
+            self.count += next.count;
+            return None;
+        }
+        Some(next)
     }
 }
 
@@ -99,35 +135,13 @@ impl TypeMap {
 
     /// Adds a run at the end, and joins it with the one before where that gives the same bytes in the same order.
     pub fn push(&mut self, run: Run) -> Result<(), AccessError> {
-        let mut run = run;
-        if run.block == 0 || run.count == 0 {
-            return Ok(());
-        }
-        if run.count > 1 && run.stride == run.block as i64 {
-            run = Run::piece(run.offset, run.bytes());
-        }
         let bytes = self.bytes.checked_add(run.bytes());
         self.bytes = bytes.ok_or(AccessError::TooLarge)?;
-        if let Some(last) = self.runs.last_mut() {
-            let follows = last.last() + last.block as i64 == run.offset;
-            if follows && run.count == 1 {
-                if last.count == 1 {
-                    last.block += run.block;
-                    return Ok(());
-                }
-                let end = Run::piece(last.last(), last.block + run.block);
-                last.count -= 1;
-                return self.append(end);
-            }
-            let step = run.offset - last.last();
-            let same_stride = |r: &Run| r.count == 1 || r.stride == step;
-            if last.block == run.block && same_stride(last) && same_stride(&run) && !follows {
-                last.stride = step;
-                last.count += run.count;
-                return Ok(());
-            }
-        }
-        self.append(run)
+        let rest = match self.runs.last_mut() {
+            Some(last) => last.join(run),
+            None => run.whole(),
+        };
+        rest.map_or(Ok(()), |rest| self.append(rest))
     }
 
     fn append(&mut self, run: Run) -> Result<(), AccessError> {
@@ -218,18 +232,37 @@ impl TypeMap {
         Ok(map)
     }
 
-    /// The runs of `bytes` bytes of one element, from byte number `first` on.
-    pub fn cut(&self, first: u64, bytes: u64) -> impl Iterator<Item = Run> + '_ {
+    /// The numbers of the runs that have any of `bytes` bytes of one element, from byte number `first` on.
+    pub fn runs_within(&self, first: u64, bytes: u64) -> Range<usize> {
         let end = first.saturating_add(bytes).min(self.bytes);
         let from = self.before.partition_point(|&before| before <= first);
         let from = from.saturating_sub(1);
-        let runs = self.runs[from..].iter().zip(&self.before[from..]);
-        let meets = runs.take_while(move |(_, before)| **before < end);
-        meets.flat_map(move |(run, &before)| {
-            let low = first.saturating_sub(before);
+        from..self
+            .before
+            .partition_point(|&before| before < end)
+            .max(from)
+    }
+
+    /// The runs of `bytes` bytes of one element, from byte number `first` on.
+    pub fn cut(&self, first: u64, bytes: u64) -> impl Iterator<Item = Run> + '_ {
+        let end = first.saturating_add(bytes).min(self.bytes);
+        let met = self.runs_within(first, bytes);
+        let part = |number: usize| {
+            let (run, before) = (&self.runs[number], self.before[number]);
             let high = (end - before).min(run.bytes());
-            cut_run(run, low, high).into_iter().flatten()
-        })
+            cut_run(run, first.saturating_sub(before), high)
+        };
+        let (head, tail) = match met.len() {
+            0 => ([None; 3], [None; 3]),
+            1 => (part(met.start), [None; 3]),
+            _ => (part(met.start), part(met.end - 1)),
+        };
+        let whole = match met.len() {
+            0 | 1 => &[],
+            _ => &self.runs[met.start + 1..met.end - 1],
+        };
+        let (head, tail) = (head.into_iter().flatten(), tail.into_iter().flatten());
+        head.chain(whole.iter().copied()).chain(tail)
     }
 
     /// The pieces of memory with `bytes` bytes from byte number `first` on, if elements follow each other at `extent`

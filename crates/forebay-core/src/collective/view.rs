@@ -67,9 +67,16 @@ impl View {
 
     /// What `bytes` bytes of data are in the file, from byte number `first` of the visible data on.
     pub fn access(&self, first: u64, bytes: u64) -> Result<Access, AccessError> {
+        self.access_in(Access::default(), first, bytes)
+    }
+
+    /// The same in the memory of another access.
+    pub fn access_in(&self, memory: Access, first: u64, bytes: u64) -> Result<Access, AccessError> {
+        let mut access = memory;
+        access.clear();
         let size = self.tile.bytes();
         if bytes == 0 {
-            return Ok(Access::default());
+            return Ok(access);
         }
         if size == 0 {
             return Err(AccessError::Outside);
@@ -77,7 +84,6 @@ impl View {
         let end = first.checked_add(bytes).ok_or(AccessError::TooLarge)?;
         let (tile, within) = (first / size, first % size);
         let (last, rest) = (end / size, end % size);
-        let mut access = Access::default();
         if tile == last {
             self.add(&mut access, tile, within, bytes)?;
             return Ok(access);
@@ -111,11 +117,14 @@ impl View {
         first: u64,
         bytes: u64,
     ) -> Result<(), AccessError> {
-        for run in self.tile.cut(first, bytes) {
+        access.reserve(self.tile.runs_within(first, bytes).len());
+        self.tile.cut(first, bytes).try_for_each(|run| {
             let start = self.place(tile, run.offset)?;
-            access.append(start, run.block, &[(run.count, run.stride.max(0) as u64)])?;
-        }
-        Ok(())
+            match run.count {
+                1 => access.append_piece(start, run.block),
+                _ => access.append(start, run.block, &[(run.count, run.stride.max(0) as u64)]),
+            }
+        })
     }
 
     /// The offset in the file of a byte of a tile.
