@@ -46,7 +46,7 @@ const BUGS: [(Mutation, &str); 11] = [
 ];
 
 /// Planted bugs that chance seldom meets, with the promise that each breaks, and a script that shows it.
-const RARE_BUGS: [(Mutation, &str, &str); 3] = [
+const RARE_BUGS: [(Mutation, &str, &str); 5] = [
     (
         Mutation::ChoicesAreNotRefused,
         "what was renamed comes back where theirs is taken, or that is refused",
@@ -61,6 +61,16 @@ const RARE_BUGS: [(Mutation, &str, &str); 3] = [
         Mutation::NamesOfOneFileAllGo,
         DESTROYED,
         "start d/ d/s/ h d/s/i=h; unlink h; remove d/s; they write d/s/i",
+    ),
+    (
+        Mutation::OriginsThatReturnAreTaken,
+        DESTROYED,
+        "start f; rename f x; they rename f i; they make file f; unlink x; they rename i f; they write f; drain",
+    ),
+    (
+        Mutation::OriginsThatReturnAreTaken,
+        DESTROYED,
+        "start f; rename f x; they rename f i; create x; they rename i f; they write f; drain",
     ),
 ];
 

@@ -34,6 +34,8 @@ const LOST_STARTS: u32 = 5;
 const MEANWHILE_EVERY: Duration = Duration::from_secs(2);
 /// The end of a bridge may take so long before somebody is told that it does.
 const END_PATIENCE: Duration = Duration::from_secs(2);
+/// A killed process that does not end within this time is stuck in the kernel.
+const DYING: Duration = Duration::from_secs(2);
 /// The option that [`crate::cli::MovedOptions`] has, for another process.
 pub const ROOT_HAS_MOVED: &str = "--root-has-moved";
 /// Pause between two looks.
@@ -386,6 +388,22 @@ impl Bridge {
     /// Is its process there?
     pub fn is_alive(&self) -> bool {
         sys::Process::open(self.pid).is_ok_and(|process| !process.has_ended())
+    }
+
+    /// Is it dead, or dying? A killed process closes its sockets some time before it has ended.
+    pub fn has_died(&self) -> bool {
+        let Ok(process) = sys::Process::open(self.pid) else {
+            return true;
+        };
+        let until = Instant::now() + DYING;
+        loop {
+            let rest = until.saturating_duration_since(Instant::now());
+            if process.has_ended() || rest.is_zero() {
+                return process.has_ended();
+            }
+            // A signal ends the wait as well.
+            sys::wait_any(std::slice::from_ref(&process), rest);
+        }
     }
 
     /// Waits for the end of the bridge or of a program; true if the bridge was first. Calls `meanwhile` now and then.

@@ -58,6 +58,7 @@ pub enum Mutation {
     RebuiltTablesForgetWhatIsOver,
     RemovedDirsForgetContents,
     OriginsAreNotSettled,
+    OriginsThatReturnAreTaken,
     ChoicesAreNotRefused,
     FailuresLeaveNoDoubt,
     FailuresKeepTheirTurn,
@@ -73,7 +74,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Mutation; 61] = [
+    pub const ALL: [Mutation; 62] = [
         Mutation::HomeSkipsVersionCheck,
         Mutation::ReplyBeforeCommit,
         Mutation::RenameAsTwoBatches,
@@ -124,6 +125,7 @@ impl Mutation {
         Mutation::RebuiltTablesForgetWhatIsOver,
         Mutation::RemovedDirsForgetContents,
         Mutation::OriginsAreNotSettled,
+        Mutation::OriginsThatReturnAreTaken,
         Mutation::ChoicesAreNotRefused,
         Mutation::FailuresLeaveNoDoubt,
         Mutation::FailuresKeepTheirTurn,
@@ -161,6 +163,7 @@ impl Mutation {
                 | Mutation::RemovedDirsForgetContents
                 | Mutation::TakesDirectoriesOfOthers
                 | Mutation::OriginsAreNotSettled
+                | Mutation::OriginsThatReturnAreTaken
                 | Mutation::ChoicesAreNotRefused
         )
     }

@@ -271,7 +271,11 @@ pub(super) fn obstacle(
     reads: &mut ReadSet,
 ) -> Outcome<Option<String>> {
     if let Some(dir) = unsettled(facts, &path.parent(), reads)? {
-        return Ok(Some(format!("its directory {dir} is not on the PFS yet")));
+        let is_file = read(facts, &dir, reads)?.is_some_and(|there| has_contents(&there));
+        return Ok(Some(match is_file {
+            true => format!("{dir} is no directory any more: others have put something else there"),
+            false => format!("its directory {dir} is not on the PFS yet"),
+        }));
     }
     let is_obstructed = is_obstructed(facts, path, reads)?;
     Ok(is_obstructed.then(|| "what it replaces could not be removed or renamed".to_owned()))

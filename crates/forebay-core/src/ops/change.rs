@@ -150,12 +150,13 @@ impl Context<'_> {
     }
 
     /// A new thing at `found`, where nothing visible is: its record over what was hidden there.
-    pub(super) fn plant(&self, found: &Found, record: PathRecord) -> Plan {
+    pub(super) fn plant(&self, found: &Found, record: PathRecord) -> Outcome<Plan> {
         let mut plan = Plan::default();
         self.drop_record(found, &mut plan);
         plan.touch(&found.dir);
         plan.put(found.path.clone(), record);
-        plan
+        self.settle_origin(found, &[], &mut plan)?;
+        Ok(plan)
     }
 }
 

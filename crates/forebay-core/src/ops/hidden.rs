@@ -220,24 +220,28 @@ impl Context<'_> {
         below: &[(TreePath, PathRecord)],
         plan: &mut Plan,
     ) -> Outcome<()> {
-        let origin = found.record.as_ref().and_then(|r| r.origin.as_ref());
-        let (Some(origin), Some(Node::Lower(_, attr))) = (origin, &found.node) else {
+        let record = found.record.as_ref();
+        let Some((record, origin)) = record.and_then(|r| Some((r, r.origin.as_ref()?))) else {
             return Ok(());
         };
         if Mutation::OriginsAreNotSettled.is_in(|| self.facts.planted()) {
             return Ok(());
         }
-        let renamed = found.record.as_ref().and_then(|r| r.arriving.as_ref());
-        if renamed.is_some_and(|renamed| !renamed.is(attr)) {
-            // Others have replaced it.
-            return Ok(());
-        }
-        let contents = Contents::of(below);
-        let known = self.sees(Identity::of(attr));
-        let known = self.with_contents(known, origin, &found.path, &contents)?;
-        if let Some(record) = &found.record {
-            plan.abandons(record, known);
-        }
+        let known = match (&found.node, record.arriving.as_deref()) {
+            (Some(Node::Lower(_, attr)), renamed) if renamed.is_none_or(|it| it.is(attr)) => {
+                let contents = Contents::of(below);
+                let known = self.sees(Identity::of(attr));
+                self.with_contents(known, origin, &found.path, &contents)?
+            }
+            // Others have replaced it, or taken it away. If they bring it back, it is what it was when it was renamed.
+            (_, Some(renamed))
+                if !Mutation::OriginsThatReturnAreTaken.is_in(|| self.facts.planted()) =>
+            {
+                renamed.staying()
+            }
+            _ => return Ok(()),
+        };
+        plan.abandons(record, known);
         let mut lower = origin.clone();
         while !lower.is_root() {
             if let Some(record) = plan.hiding(&lower) {

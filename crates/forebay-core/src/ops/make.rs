@@ -25,7 +25,7 @@ impl Context<'_> {
         let hidden = self.hidden_at(&found);
         let owner = self.inherit(&found.dir, mode, kind == Kind::Dir)?;
         let fresh = self.make(&found, kind, what, owner, None, hidden.as_ref())?;
-        let plan = self.plant(&found, self.record(kind, fresh, hidden));
+        let plan = self.plant(&found, self.record(kind, fresh, hidden))?;
         Ok(plan.decide(Answer::Done))
     }
 
@@ -115,6 +115,7 @@ impl Context<'_> {
             ..self.record(source.kind, fresh, hidden)
         };
         plan.put(to.path.clone(), record);
+        self.settle_origin(&to, &[], &mut plan)?;
         if matches!(node, Node::Lower(..)) {
             self.settle_origin(&from, &[], &mut plan)?;
         }

@@ -81,7 +81,7 @@ impl Context<'_> {
             None,
             hidden.as_ref(),
         )?;
-        let plan = self.plant(found, self.record(Kind::File, fresh, hidden));
+        let plan = self.plant(found, self.record(Kind::File, fresh, hidden))?;
         Ok(plan.decide(Answer::Grant {
             target: GrantTarget::Object(fresh.object),
             flags: flags & !SPENT,

@@ -342,7 +342,7 @@ impl Run<'_> {
     fn finish(&mut self, bridge: &mut Bridge, mut end: RunEnd) -> Result<RunOutcome, Fault> {
         let mut outcome: Option<RunOutcome> = None;
         for _ in 0..MOST_DRAINS {
-            let going_on = self.wait(bridge, &mut end);
+            let going_on = self.wait(bridge, &mut end)?;
             let mut next = self.drained(bridge, going_on)?;
             if let Some(before) = outcome.take() {
                 next.follow(before);
@@ -373,7 +373,7 @@ impl Run<'_> {
             match after {
                 Ok(after) => return Ok(RunOutcome { going_on, ..after }),
                 // A new bridge finds everything that the old one kept, and continues the drain.
-                Err(_) if !bridge.is_alive() => self.revive(bridge, Purpose::BringAway)?,
+                Err(_) if bridge.has_died() => self.revive(bridge, Purpose::BringAway)?,
                 Err(e) => return Err(e),
             }
         }
@@ -391,7 +391,7 @@ impl Run<'_> {
     }
 
     /// Waits for processes that go on, as long as `end` says. Gives those that it does not wait for any longer.
-    fn wait(&mut self, bridge: &mut Bridge, end: &mut RunEnd) -> Vec<Outliving> {
+    fn wait(&mut self, bridge: &mut Bridge, end: &mut RunEnd) -> Result<Vec<Outliving>, Fault> {
         let signals_before = sys::signals_seen();
         let longest = match end.is_waited_for() {
             true => LONGEST_LOOK,
@@ -405,17 +405,19 @@ impl Run<'_> {
             }
             let life = match bridge.control.lifetime() {
                 Ok(life) => life,
-                // What is missing here the drain says.
-                Err(_) if bridge.is_alive() || self.revive(bridge, Purpose::Serve).is_err() => {
-                    return Vec::new();
+                Err(_) if bridge.has_died() => {
+                    // One that brings data away serves them as well.
+                    self.revive(bridge, Purpose::Serve)
+                        .or_else(|_| self.revive(bridge, Purpose::BringAway))?;
+                    continue;
                 }
-                Err(_) => continue,
+                Err(e) => return Err(e.into()),
             };
             let found = outliving::find(bridge, &life, &self.attached);
             let now = Instant::now();
             let passed = now - std::mem::replace(&mut last, now);
             match end.pass(passed, found.iter().map(|process| process.holding)) {
-                Next::Finish | Next::Leave => return found,
+                Next::Finish | Next::Leave => return Ok(found),
                 Next::Say => eprintln!(
                     "forebay: the command has ended with status {}; waiting for {}. Ctrl-C leaves them to the bridge, which drains when they have ended",
                     self.exit_status(),

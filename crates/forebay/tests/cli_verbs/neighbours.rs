@@ -461,6 +461,66 @@ fn what_others_have_taken_the_directory_from_gets_a_place_or_goes() {
     }
 }
 
+/// Others put a file where its directory was, and a program changes that one.
+#[test]
+fn what_lay_in_a_directory_that_is_a_file_now_gets_a_place_or_goes() {
+    let new = || {
+        let scene = Scene::new();
+        scene.inside("mkdir d/s; echo ours > d/s/new");
+        scene.outside("mv d elsewhere; echo theirs > d");
+        scene.inside("echo more >> d");
+        for _ in 0..2 {
+            let (code, said) = scene.drain(&[]);
+            assert_eq!(code, 75, "{said}");
+            assert!(said.contains("d is no directory any more"), "{said}");
+        }
+        assert_eq!(tree(&scene.pfs)["d"], "theirs\nmore\n");
+        scene
+    };
+    for (side, is_there) in [("both", true), ("theirs", false)] {
+        let scene = new();
+        for path in ["d/s/new", "d/s"] {
+            let side = if path == "d/s" { "theirs" } else { side };
+            let (_, said) = scene.drain(&["--take", side, path]);
+            assert!(!said.contains("not taken"), "{side} {path}: {said}");
+        }
+        let (code, said) = scene.drain(&[]);
+        assert_eq!(code, 0, "{said}");
+        assert_eq!(holds(&tree(&scene.pfs), "ours\n"), is_there);
+    }
+}
+
+/// Others put it aside, and back after it has ended under its new name.
+#[test]
+fn what_was_renamed_and_comes_back_with_something_new_in_it_is_not_lost() {
+    let ends = [
+        "rm c",
+        "echo z >> c",
+        "echo z > c",
+        "truncate -s 0 c",
+        "mv f c",
+        "exec 3<> c",
+        "ln c c2",
+        "ln -sf f c",
+    ];
+    let replaced = ends.map(|end| ("echo y > d/a", end));
+    // Where nothing is, something new takes the place.
+    let removed = ["touch c", "mv f c", "mkdir c"].map(|end| ("true", end));
+    for (in_its_place, end) in replaced.into_iter().chain(removed) {
+        let scene = Scene::new();
+        scene.inside("mv d/a c");
+        scene.outside(&format!("mv d/a aside; {in_its_place}"));
+        scene.inside(end);
+        scene.outside("mv aside d/a; echo w >> d/a");
+        let (code, said) = scene.drain(&[]);
+        assert_eq!(code, 75, "{in_its_place}, {end}: {said}");
+        assert!(
+            holds(&tree(&scene.pfs), "a\nw\n"),
+            "{in_its_place}, {end}: {said}"
+        );
+    }
+}
+
 #[test]
 fn what_was_renamed_or_made_where_no_directory_is_any_more_holds_up_nothing_else() {
     let scene = Scene::new();

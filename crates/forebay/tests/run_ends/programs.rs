@@ -224,6 +224,31 @@ fn a_bridge_that_dies_while_the_run_waits_is_started_again() {
 }
 
 #[test]
+fn a_bridge_that_dies_more_often_than_it_is_started_for_programs_loses_sight_of_no_process() {
+    need!("bash");
+    let stage = Stage::new();
+    let script = "(exec > pfs/held; echo $BASHPID > child; read < $GO; echo late; echo new > pfs/new) & \
+                  until [ -s child ]; do :; done";
+    let run = Run::begin(&stage, &[], script);
+    run.wait_until_it_says(&stage, "waiting for 1 process: ");
+    for _ in 0..12 {
+        let pid = stage.bridge_pid();
+        kill("KILL", pid);
+        stage.wait_for(
+            "the next bridge",
+            || matches!(&stage.bridges()[..], [next] if next["pid"] != pid),
+        );
+    }
+    go(&stage);
+    run.end()
+        .ends_with(0)
+        .tells("died 12 times")
+        .tells("left         nothing");
+    let found = stage.on_pfs();
+    assert_eq!((&*found["held"], &*found["new"]), ("late\n", "new\n"));
+}
+
+#[test]
 fn two_runs_on_one_bridge_wait_for_their_own_processes_only() {
     need!("bash");
     let stage = Stage::new();

@@ -180,6 +180,8 @@ impl Choose {
                 Some(made) if made.kind == Kind::Dir => {
                     (made.drained.is_some() && made.hides.is_none()).then(|| dir.clone())
                 }
+                // Others have put a file there, and a program has changed it.
+                Some(other) if has_contents(&other) => Some(dir.clone()),
                 _ => lower_dir(facts, &dir, &mut reads)?,
             };
             let above = dir.parent();

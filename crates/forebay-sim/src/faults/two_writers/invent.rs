@@ -116,7 +116,23 @@ fn call(play: &Play, random: &mut Random) -> Result<Option<Action>, Broken> {
     }))
 }
 
+/// Back to where it was, something that the neighbour has renamed.
+fn back(play: &Play, random: &mut Random) -> Option<Act> {
+    let mut renamed = Vec::new();
+    for (path, number) in play.world.pfs().numbers() {
+        let homes = play.homes.get(&number).into_iter().flatten();
+        let elsewhere = homes.filter(|home| *home != path && !is_reserved(home));
+        renamed.extend(elsewhere.map(|home| Act::Rename(path.clone(), home.clone())));
+    }
+    (!renamed.is_empty()).then(|| random.pick(&renamed).clone())
+}
+
 fn they(play: &Play, random: &mut Random) -> Option<Act> {
+    if random.chance(300_000)
+        && let Some(back) = back(play, random)
+    {
+        return Some(back);
+    }
     let there = play.world.pfs().tree().into_keys();
     let there: Vec<_> = there.filter(|path| !is_reserved(path)).collect();
     if there.is_empty() {
@@ -132,11 +148,11 @@ fn they(play: &Play, random: &mut Random) -> Option<Act> {
         false => Kind::File,
     };
     Some(match random.below(20) {
-        0..=7 => Act::Make(new, kind),
-        8..=12 => Act::Replace(old, kind),
-        13..=15 => Act::Write(old),
-        16..=17 => Act::Remove(old),
-        18 => Act::Link(old, new),
+        0..=6 => Act::Make(new, kind),
+        7..=10 => Act::Replace(old, kind),
+        11..=13 => Act::Write(old),
+        14..=15 => Act::Remove(old),
+        16 => Act::Link(old, new),
         _ => Act::Rename(
             old,
             if random.chance(500_000) {

@@ -35,7 +35,7 @@ pub(super) struct Play {
     /// What the neighbour has removed, replaced or overwritten: what users know it by, and its contents.
     pub(super) undone: BTreeSet<(u64, u64)>,
     /// Where inodes were before the neighbour renamed them for the first time, and all names that one had with others.
-    homes: BTreeMap<u64, BTreeSet<TreePath>>,
+    pub(super) homes: BTreeMap<u64, BTreeSet<TreePath>>,
     /// All that the neighbour did was to make new names where users saw them appear.
     pub(super) only_adds: bool,
     /// The neighbour has taken something away that may be needed below what is in the buffer.
@@ -149,8 +149,18 @@ impl Play {
 
     fn call(&mut self, action: &Action) -> Result<bool, Broken> {
         let before = self.view()?;
+        // A program that ends a file of the neighbour's under its own eyes knows what it does.
+        let ends = match action {
+            Action::Unlink(path) | Action::Truncate(path, _) | Action::Rename(_, path, 0) => {
+                let shown = before.get(path).copied();
+                shown.filter(|shown| !shown.0.is_dir() && self.is_theirs(*shown))
+            }
+            _ => None,
+        };
         let destroys = match action {
             Action::Mkdir(_) => Vec::new(),
+            Action::Unlink(_) | Action::Truncate(..) if ends.is_some() => Vec::new(),
+            Action::Rename(old, _, 0) if ends.is_some() => vec![old.clone()],
             Action::Link(old, _) => vec![old.clone()],
             other => other.paths(),
         };
@@ -159,6 +169,10 @@ impl Play {
         }
         let (call, made) = self.world.ask(action.clone())?;
         self.does_what_it_says(&before, &call, made)?;
+        if let Some((_, contents)) = ends.filter(|_| is_done(&call)) {
+            self.theirs
+                .retain(|_, theirs| theirs.contents != contents || theirs.thing.is_dir());
+        }
         if let (Action::Rename(old, new, flags), true) = (action, is_done(&call)) {
             self.rename_theirs(old, new);
             if *flags == libc::RENAME_EXCHANGE {
@@ -314,16 +328,19 @@ impl Play {
             let numbers = pfs.numbers().filter(|(at, _)| at.is_within(path));
             numbers.map(|(_, number)| number).collect()
         };
+        let holds_a_dir = |play: &Play| {
+            let pfs = play.world.pfs();
+            let tree = pfs.tree();
+            let is_dir = |at: &TreePath| tree.get(at).is_some_and(|thing| thing.is_dir());
+            let has_below = |at: &TreePath| records.keys().any(|r| r != at && r.is_within(at));
+            places.iter().any(|at| is_dir(at) || has_below(at))
+        };
+        // The drain moves it.
+        let held_a_dir = holds_a_dir(self);
         let report = self.world.drain_once(vec![choice], true, None)?;
         self.note_conflicts(&report);
         if let Some((_, why)) = report.refused.first() {
-            let holds_a_dir = {
-                let pfs = self.world.pfs();
-                let tree = pfs.tree();
-                let is_dir = |at: &TreePath| tree.get(at).is_some_and(|thing| thing.is_dir());
-                let has_below = |at: &TreePath| records.keys().any(|r| r != at && r.is_within(at));
-                places.iter().any(|at| is_dir(at) || has_below(at))
-            };
+            let holds_a_dir = held_a_dir || holds_a_dir(self);
             if !ring.is_empty() && !holds_a_dir {
                 let promise = "files that have exchanged their names can have them back";
                 return Err(Broken::new(promise, why.clone(), vec![path.clone()]));
