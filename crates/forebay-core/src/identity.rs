@@ -287,7 +287,7 @@ impl Identity {
         }
     }
 
-    /// May it be gone? A drain was about to remove it, or nothing is known to be there.
+    /// May it be gone? A drain was about to remove it, or it was known that nothing was there.
     pub fn may_be_gone(self) -> bool {
         self.state & DOUBTFUL != 0 || self == Self::NOTHING
     }

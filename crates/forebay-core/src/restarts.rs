@@ -4,10 +4,10 @@ use crate::reserve::Purpose;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Restarts after which one more would not help: within [`WITHIN`] of a bridge that serves, in all of one that brings data away.
-pub const MOST: usize = 10;
+/// Most restarts. Of a bridge that serves: within [`WITHIN`]. Of one that brings data away: in all.
+const MOST: usize = 10;
 /// Ten minutes: a run of a week outlives more deaths than one that dies in a loop.
-pub const WITHIN: Duration = Duration::from_secs(600);
+const WITHIN: Duration = Duration::from_secs(600);
 
 /// The restarts of a bridge.
 #[derive(Debug, Default)]

@@ -115,7 +115,15 @@ pub fn trace(line: &str) {
 fn add_to_trace(path: &Path, line: &str) -> Result<(), NotTraced> {
     let file = open_to_append(path, 0o666)?;
     lock(&file)?;
-    let size = rustix::fs::fstat(&file)?.st_size as u64;
+    let added = add_line(&file, path, line);
+    // Not by closing alone: a process that was forked meanwhile has a copy.
+    let _ = rustix::fs::flock(&file, FlockOperation::Unlock);
+    added
+}
+
+/// The same with a file that is locked.
+fn add_line(file: &OwnedFd, path: &Path, line: &str) -> Result<(), NotTraced> {
+    let size = rustix::fs::fstat(file)?.st_size as u64;
     // A line that another process could not finish is not to take this one with it.
     let parted = match size > 0 && !ends_a_line(path, size) {
         true => "\n",
@@ -129,13 +137,13 @@ fn add_to_trace(path: &Path, line: &str) -> Result<(), NotTraced> {
         return Err(Errno::FBIG.into());
     }
     if after > MAX_TRACE_BYTES {
-        write_all(&file, &format!("{parted}{}", cut_off_line()))?;
+        write_all(file, &format!("{parted}{}", cut_off_line()))?;
         return Err(NotTraced::Full);
     }
-    Ok(write_all(&file, &text)?)
+    Ok(write_all(file, &text)?)
 }
 
-/// Keeps other writers away until the file is closed. File systems without such locks have none.
+/// Keeps other writers away. File systems without such locks have none.
 fn lock(file: &OwnedFd) -> Result<(), NotTraced> {
     let begin = Instant::now();
     loop {

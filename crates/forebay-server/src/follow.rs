@@ -127,8 +127,8 @@ pub(crate) fn mark_later(server: &ServerHandle, markers: &[ObjectName]) {
 /// Makes some of the markers that wait.
 pub(crate) fn make_markers(server: &ServerHandle) {
     make(server, server.objects.due_markers(MARKED_AT_ONCE));
-    // Else a start after a kill looks at each of them before it serves anybody.
-    server.namespace.note_finished(MARKED_AT_ONCE);
+    // Without this, a start after a kill looks at each marker that was made, or was not needed any more, before it serves anybody.
+    while server.namespace.note_finished(MARKED_AT_ONCE) {}
 }
 
 /// Makes all markers that wait; false if that has failed for one. The tables tell the next start of it.

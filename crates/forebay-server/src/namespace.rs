@@ -430,22 +430,25 @@ impl Namespace {
         outcome
     }
 
-    /// Takes away some marks whose work is done. No commit comes between that and its write, and sets one of them again.
-    pub(crate) fn note_finished(&self, most: usize) {
+    /// Takes away some marks whose work is done; true if there may be more. No commit comes between that and its write, and sets one
+    /// of them again.
+    pub(crate) fn note_finished(&self, most: usize) -> bool {
         if self.tables.below().is_sync_near() {
             // This would wait for it under the lock. They go later.
-            return;
+            return false;
         }
         let _alone = self.state.write();
         let marks = self.finished.lock().some(most);
         if marks.is_empty() {
-            return;
+            return false;
         }
-        if self.tables.apply(&marks).is_err() {
+        let written = self.tables.apply(&marks);
+        if written.is_err() {
             // The store says it at the next commit.
             self.finished.lock().put_back(marks);
         }
         self.told();
+        written.is_ok()
     }
 
     /// Commits what a recovery or a check has found to be right, while nobody is served.

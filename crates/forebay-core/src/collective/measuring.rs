@@ -18,6 +18,10 @@ const LONG_TURNS: usize = 3;
 const LONGEST_NANOS: u64 = 180 * LONG_NANOS;
 /// A write that takes so many times as long has waited: no noise does that, so it need not be seen twice.
 const FAR: u64 = 100;
+/// Nor does noise slow every write of a pattern down to so many times as long ...
+const NEAR: u64 = 5;
+/// ... for so long a time together: 5 s.
+const LASTING_NANOS: u64 = 5 * LONG_NANOS;
 
 impl Sample {
     /// Does it have all writes that are needed?
@@ -30,7 +34,7 @@ impl Sample {
         } else {
             all
         };
-        is_whole_turn && self.nanos.len() >= enough.min(all)
+        is_whole_turn && self.nanos.len() >= enough
     }
 }
 
@@ -141,7 +145,16 @@ impl Measuring {
         let doubtful = |&(at, &(_, median, wait)): &(usize, &(Pattern, u64, Wait))| match wait {
             Wait::Free => false,
             Wait::Unclear => true,
-            Wait::Waits => !self.confirmed[at] && median < FAR * base,
+            Wait::Waits => {
+                let nanos = self.samples[at]
+                    .nanos
+                    .get(2 * WARM_UP..)
+                    .unwrap_or_default();
+                let is_far = median >= FAR * base;
+                let is_near = nanos.iter().all(|&one| one >= NEAR * base);
+                let lasts = nanos.iter().sum::<u64>() >= LASTING_NANOS;
+                !(self.confirmed[at] || is_far || is_near && lasts)
+            }
         };
         let each = judged.iter().enumerate().filter(doubtful);
         each.map(|(at, &(pattern, ..))| (pattern, Some(at)))
@@ -179,8 +192,8 @@ fn is_none(judged: &Judgement) -> bool {
     )
 }
 
-/// What ordinary writes and those that wait for the servers show together.
-pub fn of_both(ordinary: Judgement, waiting: Judgement) -> Judgement {
-    // Where neither shows a lock, the times of ordinary writes are those of programs.
-    if is_none(&waiting) { ordinary } else { waiting }
+/// Are writes that wait for the servers believed, rather than ordinary ones? Where neither shows a lock, the times of ordinary writes
+/// are those of programs.
+pub fn believes_waiting(ordinary: &Judgement, waiting: &Judgement) -> bool {
+    !(is_none(ordinary) && is_none(waiting))
 }

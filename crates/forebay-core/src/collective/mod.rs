@@ -63,7 +63,7 @@ pub use locks::{
     KNOWN_FILE_SYSTEMS, KnownFileSystem, LockProtocol, MeasuredLocks, file_system_name,
     measurements_file, mount_name, protocol_of,
 };
-pub use measuring::{Measuring, may_hide_waits, of_both};
+pub use measuring::{Measuring, believes_waiting, may_hide_waits};
 pub use message::{MAX_PIECES, decode, decode_nested, encode, encode_nested};
 pub use probe::{
     Judgement, Pattern, ProbeResult, Sample, TURNS, WRITE_BYTES, Wait, first_patterns, judge,

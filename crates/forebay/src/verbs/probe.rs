@@ -8,8 +8,8 @@ use crate::units;
 use crate::verbs::tell;
 use forebay_core::collective::{
     Judgement, KNOWN_FILE_SYSTEMS, Layout, LockProtocol, MeasuredLocks, Measuring, MethodChoice,
-    Pattern, ProbeResult, Sample, Situation, TURNS, Wait, choose, file_system_name, may_hide_waits,
-    measurements_file, mount_name, of_both, protocol_of,
+    Pattern, ProbeResult, Sample, Situation, TURNS, Wait, believes_waiting, choose,
+    file_system_name, may_hide_waits, measurements_file, mount_name, protocol_of,
 };
 use forebay_sys as sys;
 use serde_json::{Value, json};
@@ -98,9 +98,9 @@ fn measure(args: &cli::ProbeArgs, place: &Place) -> Result<Measured, Fault> {
         return Ok(ordinary);
     }
     let waiting = run(Way::Waiting)?;
-    Ok(Measured {
-        judged: of_both(ordinary.judged, waiting.judged),
-        ..waiting
+    Ok(match believes_waiting(&ordinary.judged, &waiting.judged) {
+        true => waiting,
+        false => ordinary,
     })
 }
 
