@@ -227,21 +227,21 @@ impl Context<'_> {
         if Mutation::OriginsAreNotSettled.is_in(|| self.facts.planted()) {
             return Ok(());
         }
-        let known = match (&found.node, record.arriving.as_deref()) {
-            (Some(Node::Lower(_, attr)), renamed) if renamed.is_none_or(|it| it.is(attr)) => {
+        let renamed = record.arriving.as_deref();
+        let known = match &found.node {
+            Some(Node::Lower(_, attr)) if renamed.is_none_or(|renamed| renamed.is(attr)) => {
                 let contents = Contents::of(below);
                 let known = self.sees(Identity::of(attr));
-                self.with_contents(known, origin, &found.path, &contents)?
+                let known = self.with_contents(known, origin, &found.path, &contents)?;
+                plan.abandons(record, known);
+                known
             }
-            // Others have replaced it, or taken it away. If they bring it back, it is what it was when it was renamed.
-            (_, Some(renamed))
-                if !Mutation::OriginsThatReturnAreTaken.is_in(|| self.facts.planted()) =>
-            {
-                renamed.staying()
+            // Others have replaced it, or taken it away: what they bring back is theirs.
+            _ if !Mutation::OriginsThatReturnAreTaken.is_in(|| self.facts.planted()) => {
+                Identity::NOTHING
             }
             _ => return Ok(()),
         };
-        plan.abandons(record, known);
         let mut lower = origin.clone();
         while !lower.is_root() {
             if let Some(record) = plan.hiding(&lower) {

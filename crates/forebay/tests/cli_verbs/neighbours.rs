@@ -511,7 +511,7 @@ fn what_was_renamed_and_comes_back_with_something_new_in_it_is_not_lost() {
         scene.inside("mv d/a c");
         scene.outside(&format!("mv d/a aside; {in_its_place}"));
         scene.inside(end);
-        scene.outside("mv aside d/a; echo w >> d/a");
+        scene.outside("rm -f d/a; mv aside d/a; echo w >> d/a");
         let (code, said) = scene.drain(&[]);
         assert_eq!(code, 75, "{in_its_place}, {end}: {said}");
         assert!(
@@ -519,6 +519,42 @@ fn what_was_renamed_and_comes_back_with_something_new_in_it_is_not_lost() {
             "{in_its_place}, {end}: {said}"
         );
     }
+    let dirs = [
+        ("echo y > d", "rm c"),
+        ("echo y > d", "echo z > c"),
+        ("echo y > d", "mv f c"),
+        ("true", "touch c"),
+        ("true", "mkdir c"),
+        ("mkdir d; echo y > d/a", "rm -r c"),
+        ("ln -s f d", "rm c"),
+    ];
+    for (in_its_place, end) in dirs {
+        for new in ["echo w > d/w", "true"] {
+            let scene = Scene::new();
+            scene.inside("mv d c");
+            scene.outside(&format!("mv d aside; {in_its_place}"));
+            scene.inside(end);
+            scene.outside(&format!("rm -rf d; mv aside d; {new}"));
+            let (code, said) = scene.drain(&[]);
+            assert_eq!(code, 75, "{in_its_place}, {end}: {said}");
+            let now = tree(&scene.pfs);
+            assert!(holds(&now, "a\n"), "{in_its_place}, {end}: {now:?}");
+            assert_eq!(holds(&now, "w\n"), new != "true", "{now:?}");
+        }
+    }
+    // A program has written to it in place before, and nobody has changed it since.
+    let scene = Scene::new();
+    let bridge = ["up", "--buffer", scene.root()];
+    scene.stage.say(&bridge).ends_with(0);
+    scene.inside("exec 3< f; echo more >> f; exec 3<&-; mv f c");
+    scene.outside("mv f aside; echo y > f");
+    scene.inside("rm c");
+    scene.outside("mv aside f");
+    let (code, said) = scene.drain(&[]);
+    assert_eq!(code, 75, "{said}");
+    assert_eq!(tree(&scene.pfs)["f"], "first\nmore\n");
+    let end = ["down", "--no-drain", "--buffer", scene.root()];
+    scene.stage.say(&end).ends_with(0);
 }
 
 #[test]
