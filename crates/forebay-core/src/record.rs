@@ -195,17 +195,18 @@ impl PathRecord {
         let hides = self.hides.as_ref();
         let below = hides.map_or(0, |hides| hides.components().count());
         let path = origin.components().skip(below).collect::<Vec<_>>();
+        if known == Identity::NOTHING {
+            // In a directory that is to go it would be something more.
+            self.replaces = if path.is_empty() {
+                Some(known)
+            } else {
+                self.replaces
+            };
+            return;
+        }
         self.replaces = match self.replaces {
-            // It would be something more in a directory that is to go.
-            before if known == Identity::NOTHING && !path.is_empty() => before,
             // Others may have replaced it.
-            Some(before)
-                if path.is_empty()
-                    && known != Identity::NOTHING
-                    && !before.is_same_inode(known) =>
-            {
-                Some(before)
-            }
+            Some(before) if path.is_empty() && !before.is_same_inode(known) => Some(before),
             _ if path.is_empty() => Some(known),
             before => before.map(|before| before.with_also(path.into_iter(), known)),
         };

@@ -62,17 +62,32 @@ impl Buffers {
         (rooms + parts.sum::<usize>() + lists.sum::<usize>()) as u64
     }
 
-    /// Keeps lists of a call for the next one, up to so many bytes of memory.
-    pub fn keep_lists(&mut self, lists: Vec<Access>, most_bytes: u64) {
-        let mut left = most_bytes as usize;
-        let fits = |list: &Access| {
-            let bytes = list.memory_bytes();
-            let fits = bytes > 0 && bytes <= left;
-            left -= if fits { bytes } else { 0 };
-            fits
-        };
-        self.lists = lists.into_iter().filter(fits).collect();
+    /// Keeps the memory of the list of this process for the next call, unless it is too large beside buffers of so many bytes.
+    pub fn keep_list(&mut self, list: Access, buffer_bytes: u64) {
+        let mut kept = kept(vec![list], buffer_bytes);
+        self.list = kept.pop().unwrap_or_default();
     }
+
+    /// The same for the lists of others, as far as all of them are not too large.
+    pub fn keep_lists(&mut self, lists: Vec<Access>, buffer_bytes: u64) {
+        self.lists = kept(lists, buffer_bytes);
+    }
+}
+
+/// Of these the memory of as many as take a quarter of a buffer of so many bytes.
+fn kept(lists: Vec<Access>, buffer_bytes: u64) -> Vec<Access> {
+    let mut left = (buffer_bytes / 4) as usize;
+    let emptied = lists.into_iter().map(|mut list| {
+        list.clear();
+        list
+    });
+    let fits = |list: &Access| {
+        let bytes = list.memory_bytes();
+        let fits = bytes > 0 && bytes <= left;
+        left -= if fits { bytes } else { 0 };
+        fits
+    };
+    emptied.filter(fits).collect()
 }
 
 /// Bytes of one purpose.
@@ -164,7 +179,7 @@ mod tests {
             list(1000),
             list(10),
         ];
-        buffers.keep_lists(lists, (large + 2 * small) as u64);
+        buffers.keep_lists(lists, 4 * (large + 2 * small) as u64);
         assert_eq!(buffers.bytes(), (large + 2 * small) as u64);
         assert_eq!(buffers.lists.len(), 3);
     }

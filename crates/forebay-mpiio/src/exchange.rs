@@ -69,7 +69,7 @@ impl Call<'_> {
                     let done = self.perform_told(direction, domains, &accesses, buffers)?;
                     outcome = outcome.and(done);
                     *mine = std::mem::take(&mut accesses[self.processes.rank]);
-                    buffers.keep_lists(accesses, arranged.buffer_bytes / 4);
+                    buffers.keep_lists(accesses, arranged.buffer_bytes);
                 }
             }
         }

@@ -168,10 +168,7 @@ impl File {
                 return Err(failed);
             }
         };
-        let list = std::mem::take(&mut part.access);
-        if list.memory_bytes() as u64 <= here.arrangement.buffer_bytes / 4 {
-            buffers.list = list;
-        }
+        buffers.keep_list(part.access, here.arrangement.buffer_bytes);
         self.buffers = buffers;
         let class = self.agree(outcome)?;
         if let Some(position) = part.position_after {

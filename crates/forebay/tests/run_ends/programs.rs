@@ -29,6 +29,15 @@ impl Run {
         }
     }
 
+    /// One that waits for a child, which writes at last and makes a file.
+    fn that_waits(stage: &Stage) -> Run {
+        let script = "(exec > pfs/held; echo $BASHPID > child; read < $GO; echo late; echo new > pfs/new) & \
+                      until [ -s child ]; do :; done";
+        let run = Run::begin(stage, &[], script);
+        run.wait_until_it_says(stage, "waiting for 1 process: ");
+        run
+    }
+
     fn said(&self) -> String {
         fs::read_to_string(&self.err).unwrap()
     }
@@ -212,10 +221,7 @@ fn a_signal_to_who_looks_after_them_drains_what_is_closed_and_says_what_is_not()
 fn a_bridge_that_dies_while_the_run_waits_is_started_again() {
     need!("bash");
     let stage = Stage::new();
-    let script = "(exec > pfs/held; echo $BASHPID > child; read < $GO; echo late; echo new > pfs/new) & \
-                  until [ -s child ]; do :; done";
-    let run = Run::begin(&stage, &[], script);
-    run.wait_until_it_says(&stage, "waiting for 1 process: ");
+    let run = Run::that_waits(&stage);
     kill("KILL", stage.bridge_pid());
     go(&stage);
     run.end().ends_with(0).tells("left         nothing");
@@ -227,10 +233,7 @@ fn a_bridge_that_dies_while_the_run_waits_is_started_again() {
 fn a_bridge_that_dies_more_often_than_it_is_started_for_programs_loses_sight_of_no_process() {
     need!("bash");
     let stage = Stage::new();
-    let script = "(exec > pfs/held; echo $BASHPID > child; read < $GO; echo late; echo new > pfs/new) & \
-                  until [ -s child ]; do :; done";
-    let run = Run::begin(&stage, &[], script);
-    run.wait_until_it_says(&stage, "waiting for 1 process: ");
+    let run = Run::that_waits(&stage);
     for _ in 0..12 {
         let pid = stage.bridge_pid();
         kill("KILL", pid);
