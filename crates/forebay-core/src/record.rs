@@ -195,21 +195,20 @@ impl PathRecord {
         let hides = self.hides.as_ref();
         let below = hides.map_or(0, |hides| hides.components().count());
         let path = origin.components().skip(below).collect::<Vec<_>>();
-        if known == Identity::NOTHING {
-            // In a directory that is to go it would be something more.
-            self.replaces = if path.is_empty() {
-                Some(known)
-            } else {
-                self.replaces
-            };
-            return;
-        }
         self.replaces = match self.replaces {
             // Others may have replaced it.
             Some(before) if path.is_empty() && !before.is_same_inode(known) => Some(before),
             _ if path.is_empty() => Some(known),
             before => before.map(|before| before.with_also(path.into_iter(), known)),
         };
+    }
+
+    /// Whatever comes to `origin` from now on is not removed with what this record hides.
+    pub(crate) fn leaves(&mut self, origin: &TreePath) {
+        // A removed directory does not count it, so it shows as something new there.
+        if self.hides.as_ref() == Some(origin) {
+            self.replaces = Some(Identity::NOTHING);
+        }
     }
 
     /// The place on the PFS that it keeps from view, or was drained to, if it is at `path`.

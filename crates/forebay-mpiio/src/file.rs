@@ -21,8 +21,8 @@ use crate::trace;
 
 static FILES: Mutex<BTreeMap<usize, Arc<Mutex<File>>>> = Mutex::new(BTreeMap::new());
 
-/// What an aggregator has at most, in buffers of the size that is asked for.
-const BUFFERS: u64 = 4;
+/// An aggregator has no more than this, in buffers of the size that is asked for, unless it reads and writes beside the exchange.
+const BUFFERS: u64 = 3;
 
 /// An open file.
 #[derive(Debug)]
@@ -372,8 +372,10 @@ impl File {
         }
         // Nobody waits for an explanation that fails.
         let _ = self.explain();
-        self.here = None;
-        std::mem::take(&mut self.buffers).leave();
+        let buffers = std::mem::take(&mut self.buffers);
+        if self.here.take().is_some() {
+            buffers.leave();
+        }
         self.mpi.free(self.processes);
     }
 }

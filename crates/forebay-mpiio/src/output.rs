@@ -143,7 +143,7 @@ fn add_line(file: &OwnedFd, path: &Path, line: &str) -> Result<(), NotTraced> {
     Ok(write_all(file, &text)?)
 }
 
-/// Keeps other writers away. File systems without such locks have none.
+/// Keeps other writers away until it is unlocked. File systems without such locks have none.
 fn lock(file: &OwnedFd) -> Result<(), NotTraced> {
     let begin = Instant::now();
     loop {

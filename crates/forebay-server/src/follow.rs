@@ -127,7 +127,7 @@ pub(crate) fn mark_later(server: &ServerHandle, markers: &[ObjectName]) {
 /// Makes some of the markers that wait.
 pub(crate) fn make_markers(server: &ServerHandle) {
     make(server, server.objects.due_markers(MARKED_AT_ONCE));
-    // Without this, a start after a kill looks at each marker that was made, or was not needed any more, before it serves anybody.
+    // Without this, a start after a kill looks at each finished mark before it serves anybody.
     while server.namespace.note_finished(MARKED_AT_ONCE) {}
 }
 

@@ -302,7 +302,7 @@ impl Instance {
             .map_err(|e| Error::io("can't write", &path, e))
     }
 
-    /// The bridge is no more.
+    /// The bridge has ended in order.
     pub fn withdraw(&self) {
         let _ = fs::remove_file(self.dir.join(INFO_FILE));
     }

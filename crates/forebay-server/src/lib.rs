@@ -572,7 +572,6 @@ impl Server {
         self.handle.ask_to_stop();
         // Requests may wait for it.
         self.handle.admin.stop_drain();
-        self.handle.instance.withdraw();
         drop(self.listener);
         let mut outcome = Ok(());
         for thread in self.threads {
@@ -600,6 +599,7 @@ impl Server {
         if outcome.is_ok() {
             recover::end(&self.handle)?;
             self.handle.objects.sweep();
+            self.handle.instance.withdraw();
         }
         self.handle
             .log

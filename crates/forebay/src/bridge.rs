@@ -306,6 +306,9 @@ impl Bridge {
     /// As [`Bridge::detach`]. With `clean`, the bridge does not end, and this process stays attached, if
     /// something is not on the PFS at the moment from which nobody can change anything. False: it is still attached, for
     /// that or because a program is connected.
+    ///
+    /// # Errors
+    /// Among others, the bridge has died: nobody has looked what is in the buffer, or it has not given the directory back.
     pub fn part(&mut self, clean: bool) -> Result<bool, Fault> {
         let me = std::process::id();
         let process = sys::Process::open(self.pid).ok();
@@ -314,7 +317,7 @@ impl Bridge {
             (Err(e), Some(process)) if e.is_loss() => {
                 sys::wait_any(&[process], END_PATIENCE);
                 return match process.has_ended() {
-                    true => Ok(true),
+                    true => self.ended_in_order().map(|()| true),
                     false => Err(e.into()),
                 };
             }
@@ -328,8 +331,25 @@ impl Bridge {
                 eprintln!("forebay: waiting until the bridge has removed its copies and ended");
                 process.await_end();
             }
+            self.ended_in_order()?;
         }
         Ok(!life.runs.contains(&me))
+    }
+
+    /// Did the bridge, whose process is gone, do all that it does at its end?
+    fn ended_in_order(&self) -> Result<(), Fault> {
+        let is_there = bridge_info(&self.instance).is_some_and(|info| info.pid == self.pid);
+        match is_there {
+            true => Err(fault(format!(
+                "the bridge over {} has not ended in order",
+                self.root.display()
+            ))
+            .hint(format!(
+                "the next one makes good what is left to do; its log is {}",
+                self.instance.join("bridge.log").display()
+            ))),
+            false => Ok(()),
+        }
     }
 
     fn start(place: &Place, options: &BridgeOptions, start: Start) -> Result<Bridge, Fault> {
@@ -428,11 +448,10 @@ impl Bridge {
         // Before it is asked, or it could be gone and its id be somebody else's.
         let process = sys::Process::open(self.pid).ok();
         self.control.stop()?;
-        drop(self.control);
         if let Some(process) = process {
             process.await_end();
         }
-        Ok(())
+        self.ended_in_order()
     }
 }
 

@@ -341,7 +341,7 @@ pub fn why(left: &Left) -> String {
             "something else has appeared there on the PFS: it was not touched".to_owned()
         }
         Reason::NoDirectory => {
-            "its directory is not on the PFS any more: others have removed or renamed it".to_owned()
+            "its directory is not on the PFS any more: others have removed or renamed it, or put something else there".to_owned()
         }
         Reason::Stopped => "the drain was stopped before its turn".to_owned(),
         Reason::Withheld => format!(

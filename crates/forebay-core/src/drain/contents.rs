@@ -170,7 +170,7 @@ impl Survey {
             let first = names.first().map(|(path, _)| path.clone());
             for (path, record) in names {
                 match obstacle(facts, &path, &mut ReadSet::default())? {
-                    Some(cause) if !is_clean => blocked.push((path, task.bytes, cause)),
+                    Some(reason) if !is_clean => blocked.push((path, task.bytes, reason)),
                     _ => task.ready.push((path, record)),
                 }
             }
@@ -179,7 +179,7 @@ impl Survey {
             if !facts.is_single() && !has_first {
                 for (path, _) in std::mem::take(&mut task.ready) {
                     let cause = "another name of it can't be put on the PFS yet".to_owned();
-                    blocked.push((path, task.bytes, cause));
+                    blocked.push((path, task.bytes, Reason::Blocked(cause)));
                 }
                 continue;
             }
@@ -193,8 +193,8 @@ impl Survey {
         for (path, trouble) in refused {
             sheet.refuse(path, 0, trouble);
         }
-        for (path, bytes, cause) in blocked {
-            sheet.leave(&path, bytes, Reason::Blocked(cause));
+        for (path, bytes, reason) in blocked {
+            sheet.leave(&path, bytes, reason);
         }
         for task in tasks {
             add(task, sheet);

@@ -3,6 +3,7 @@
 use super::act::{Act, DrainCommit};
 use super::drain_facts::DrainFacts;
 use super::reserved_names::{discarded_name, waiting_path};
+use super::sheet::Reason;
 use crate::batch;
 use crate::bridge::{Mutation, ReadSet};
 use crate::facts::{Attr, Outcome, Timestamp};
@@ -148,6 +149,11 @@ pub fn is_last_sync(attr: &Attr, user: u32, by: SyncBy) -> bool {
     by == SyncBy::Each && user != 0 && attr.mode & 0o500 != 0o500
 }
 
+/// True for kinds in which something can be.
+pub(super) fn holds_things(record: &PathRecord) -> bool {
+    matches!(record.kind, Kind::Dir | Kind::Moved)
+}
+
 /// True for kinds with contents of their own.
 pub(super) fn has_contents(record: &PathRecord) -> bool {
     matches!(record.kind, Kind::File | Kind::Symlink | Kind::Special)
@@ -269,16 +275,16 @@ pub(super) fn obstacle(
     facts: &dyn DrainFacts,
     path: &TreePath,
     reads: &mut ReadSet,
-) -> Outcome<Option<String>> {
+) -> Outcome<Option<Reason>> {
     if let Some(dir) = unsettled(facts, &path.parent(), reads)? {
-        let is_file = read(facts, &dir, reads)?.is_some_and(|there| has_contents(&there));
-        return Ok(Some(match is_file {
-            true => format!("{dir} is no directory any more: others have put something else there"),
-            false => format!("its directory {dir} is not on the PFS yet"),
+        let will_be = read(facts, &dir, reads)?.is_none_or(|there| holds_things(&there));
+        return Ok(Some(match will_be {
+            true => Reason::Blocked(format!("its directory {dir} is not on the PFS yet")),
+            false => Reason::NoDirectory,
         }));
     }
-    let is_obstructed = is_obstructed(facts, path, reads)?;
-    Ok(is_obstructed.then(|| "what it replaces could not be removed or renamed".to_owned()))
+    let why = || Reason::Blocked("what it replaces could not be removed or renamed".to_owned());
+    Ok(is_obstructed(facts, path, reads)?.then(why))
 }
 
 /// Does a renamed thing lie under its final name, and hide what was there? It was renamed away and back, and nothing of it has to

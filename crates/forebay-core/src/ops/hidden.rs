@@ -211,9 +211,10 @@ impl Context<'_> {
         Ok(entry.with_contents(entries))
     }
 
-    /// Updates the identity of a renamed thing that this plan removes, replaces or copies. If it still lies at its old path on
-    /// the PFS, a record there or above hides it. No other name can change it any more, so that record takes the identity of
-    /// today. `below` are the invisible records below what goes. To be called when the plan is complete otherwise.
+    /// Settles what becomes of the old place of a renamed thing that this plan removes, replaces or copies. A record there or above
+    /// hides it. If the thing still lies there, that record takes its identity of today, because no other name can change it any
+    /// more; if not, whatever comes there is of others. `below` are the invisible records below what goes. To be called when the
+    /// plan is complete otherwise.
     pub(super) fn settle_origin(
         &self,
         found: &Found,
@@ -234,25 +235,29 @@ impl Context<'_> {
                 let known = self.sees(Identity::of(attr));
                 let known = self.with_contents(known, origin, &found.path, &contents)?;
                 plan.abandons(record, known);
-                known
+                Some(known)
+            }
+            _ if Mutation::OriginsThatReturnAreTaken.is_in(|| self.facts.planted()) => {
+                return Ok(());
             }
             // Others have replaced it, or taken it away: what they bring back is theirs.
-            _ if !Mutation::OriginsThatReturnAreTaken.is_in(|| self.facts.planted()) => {
-                Identity::NOTHING
-            }
-            _ => return Ok(()),
+            _ => None,
+        };
+        let settle = |hider: &mut PathRecord| match known {
+            Some(known) => hider.keeps(origin, known),
+            None => hider.leaves(origin),
         };
         let mut lower = origin.clone();
         while !lower.is_root() {
             if let Some(record) = plan.hiding(&lower) {
-                record.keeps(origin, known);
+                settle(record);
                 return Ok(());
             }
             let at = self.walk.path_of_lower(&lower.parent())?.join(lower.name());
             let record = self.facts.record(&at)?;
             let record = record.filter(|r| r.hides.as_ref() == Some(&lower));
             if let Some(mut record) = record.filter(|_| !plan.changes(&at)) {
-                record.keeps(origin, known);
+                settle(&mut record);
                 record.version = self.facts.next_version();
                 plan.put(at, record);
                 return Ok(());

@@ -23,6 +23,9 @@ const MARKERS_WAIT_US: u64 = 20_000;
 /// Until then the tables say of a marker that was made that it is still to be made.
 const NOTE_WAITS_US: u64 = 20_000;
 
+/// Looks at a record of which nobody can tell the label, before that is given up.
+const MOST_TRIES: u32 = 10_000;
+
 /// A label that is being written.
 #[derive(Debug, Default)]
 pub(super) struct Labeling {
@@ -31,6 +34,8 @@ pub(super) struct Labeling {
     first: Option<(u64, Label)>,
     /// The record has changed since.
     outdated: bool,
+    /// How often nobody could tell the label.
+    tries: u32,
 }
 
 impl Node {
@@ -122,9 +127,16 @@ impl Node {
                 self.labels.insert(object, labeling);
                 self.fetch(Waiter::Label(object), need, env);
             }
+            // Others have put something else in the place of its directory. The mark stays, and the next start tries again.
+            Ok(None) | Err(_) if labeling.tries == MOST_TRIES => {}
             Ok(None) | Err(_) => {
                 // It is on its way to another name.
-                self.labels.insert(object, Labeling::default());
+                let tries = labeling.tries + 1;
+                let again = Labeling {
+                    tries,
+                    ..Labeling::default()
+                };
+                self.labels.insert(object, again);
                 self.alarm(1_000, Alarm::Label(object), env);
             }
         }

@@ -36,7 +36,7 @@ pub fn drain(args: &cli::DrainArgs) -> Result<u8, Fault> {
         false => Naming::Some,
     };
     let drained = take_and_drain(&mut bridge, &args.drain, &take, Duration::ZERO, naming);
-    bridge.detach()?;
+    let ended = bridge.detach();
     let drained = drained?;
     if args.json {
         let text = json!({
@@ -52,6 +52,7 @@ pub fn drain(args: &cli::DrainArgs) -> Result<u8, Fault> {
         tell_remarks(&drained);
         tell_left(&drained, &place, &drain_command(&place));
     }
+    ended?;
     match (drain_code(&drained), drained.status.refused.is_empty()) {
         (exit::OK, false) => Ok(exit::FAILURE),
         (code, _) => Ok(code),

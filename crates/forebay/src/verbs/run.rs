@@ -349,8 +349,15 @@ impl Run<'_> {
             }
             let everybody_has_ended = next.going_on.is_empty();
             let parts = everybody_has_ended && (next.is_complete() || self.args.no_drain);
-            if !parts || bridge.part(!self.args.no_drain)? {
+            if !parts {
                 return Ok(next);
+            }
+            match bridge.part(!self.args.no_drain) {
+                Ok(true) => return Ok(next),
+                Ok(false) => {}
+                // It had not looked yet, or not given the directory back.
+                Err(_) if bridge.has_died() => self.revive(bridge, Purpose::BringAway)?,
+                Err(e) => return Err(e),
             }
             outcome = Some(next);
         }
@@ -399,20 +406,30 @@ impl Run<'_> {
         };
         let mut pause = FIRST_LOOK;
         let mut last = Instant::now();
+        let mut connected = Vec::new();
+        // A bridge knows only who has called it, and the next one has not been called yet.
+        let mut of_earlier_bridges: Vec<(u32, sys::Process)> = Vec::new();
         loop {
             if sys::signals_seen() > signals_before {
                 end.leave();
             }
-            let life = match bridge.control.lifetime() {
+            let mut life = match bridge.control.lifetime() {
                 Ok(life) => life,
                 Err(_) if bridge.has_died() => {
-                    // One that brings data away serves them as well.
+                    let open = |pid: u32| Some((pid, sys::Process::open(pid).ok()?));
+                    of_earlier_bridges
+                        .extend(std::mem::take(&mut connected).into_iter().filter_map(open));
+                    // A bridge that brings data away serves programs, too.
                     self.revive(bridge, Purpose::Serve)
-                        .or_else(|_| self.revive(bridge, Purpose::BringAway))?;
+                        .or_else(|e| self.revive(bridge, Purpose::BringAway).map_err(|_| e))?;
                     continue;
                 }
                 Err(e) => return Err(e.into()),
             };
+            connected.clone_from(&life.programs);
+            of_earlier_bridges.retain(|(_, process)| !process.has_ended());
+            life.programs
+                .extend(of_earlier_bridges.iter().map(|(pid, _)| pid));
             let found = outliving::find(bridge, &life, &self.attached);
             let now = Instant::now();
             let passed = now - std::mem::replace(&mut last, now);

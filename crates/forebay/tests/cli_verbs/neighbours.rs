@@ -140,6 +140,14 @@ fn changed(said: &str) -> Vec<&str> {
         .collect()
 }
 
+/// All paths that a drain has listed.
+fn listed(said: &str) -> Vec<String> {
+    let lines = said.lines().filter_map(|line| line.strip_prefix("  "));
+    let listed = lines.filter(|line| !line.starts_with("hint: "));
+    let paths = listed.filter_map(|line| line.split_once(": "));
+    paths.map(|(path, _)| path.to_owned()).collect()
+}
+
 fn holds(tree: &BTreeMap<String, String>, text: &str) -> bool {
     tree.values().any(|contents| contents == text)
 }
@@ -472,7 +480,7 @@ fn what_lay_in_a_directory_that_is_a_file_now_gets_a_place_or_goes() {
         for _ in 0..2 {
             let (code, said) = scene.drain(&[]);
             assert_eq!(code, 75, "{said}");
-            assert!(said.contains("d is no directory any more"), "{said}");
+            assert!(said.contains("or put something else there"), "{said}");
         }
         assert_eq!(tree(&scene.pfs)["d"], "theirs\nmore\n");
         scene
@@ -487,6 +495,56 @@ fn what_lay_in_a_directory_that_is_a_file_now_gets_a_place_or_goes() {
         let (code, said) = scene.drain(&[]);
         assert_eq!(code, 0, "{said}");
         assert_eq!(holds(&tree(&scene.pfs), "ours\n"), is_there);
+    }
+}
+
+/// Others put a file where a directory was in which something was renamed or made, a program ends that file, and perhaps
+/// others bring the directory back: theirs can be taken.
+#[test]
+fn what_was_renamed_or_made_in_a_directory_that_became_a_file_can_be_settled() {
+    let begins = ["mv d/b d/c", "echo ours > d/new"];
+    let ends = ["rm d", "echo more >> d", "mv f d", "ln -sf f d"];
+    let backs = [
+        "true",
+        "mv -f d y 2> moved; mv aside d; echo w > d/w",
+        "rm -f d; mkdir d; echo w > d/w",
+    ];
+    let cases = begins.iter().flat_map(|begin| ends.map(|end| (begin, end)));
+    for (begin, end) in cases {
+        for (back, drains_before) in backs.iter().flat_map(|back| [(back, false), (back, true)]) {
+            let what = format!("{begin}, {end}, {back}, {drains_before}");
+            let scene = Scene::new();
+            scene.outside("echo b > d/b");
+            scene.inside(begin);
+            scene.outside("mv d aside; echo y > d");
+            scene.inside(end);
+            if drains_before {
+                scene.drain(&[]);
+            }
+            scene.outside(back);
+            let mut all = String::new();
+            let mut code = 75;
+            for _ in 0..4 {
+                let said;
+                (code, said) = scene.drain(&[]);
+                for path in listed(&said) {
+                    all += &scene.drain(&["--take", "theirs", &path]).1;
+                }
+            }
+            assert_eq!(code, 0, "{what}: {all}");
+            let now = tree(&scene.pfs);
+            let mut expected = vec!["a\n", "b\n"];
+            if *back != "true" {
+                expected.push("w\n");
+            }
+            // They have removed what a drain had renamed.
+            if !(end == "mv f d" && back.starts_with("rm") && drains_before) {
+                expected.push("first\n");
+            }
+            for text in expected {
+                assert!(holds(&now, text), "{what}: {now:?}: {all}");
+            }
+        }
     }
 }
 

@@ -229,26 +229,70 @@ fn a_bridge_that_dies_while_the_run_waits_is_started_again() {
     assert_eq!((&*found["held"], &*found["new"]), ("late\n", "new\n"));
 }
 
+/// Kills the bridge, and waits for the next one.
+fn kill_the_bridge(stage: &Stage) {
+    let pid = stage.bridge_pid();
+    kill("KILL", pid);
+    let is_next = |bridges: &[serde_json::Value]| matches!(bridges, [next] if next["pid"] != pid);
+    stage.wait_for("the next bridge", || is_next(&stage.bridges()));
+}
+
 #[test]
 fn a_bridge_that_dies_more_often_than_it_is_started_for_programs_loses_sight_of_no_process() {
     need!("bash");
     let stage = Stage::new();
     let run = Run::that_waits(&stage);
     for _ in 0..12 {
-        let pid = stage.bridge_pid();
-        kill("KILL", pid);
-        stage.wait_for(
-            "the next bridge",
-            || matches!(&stage.bridges()[..], [next] if next["pid"] != pid),
-        );
+        kill_the_bridge(&stage);
     }
     go(&stage);
+    // One that dies before the run has asked it anything is not counted.
     run.end()
         .ends_with(0)
-        .tells("died 12 times")
+        .tells("died 1")
         .tells("left         nothing");
     let found = stage.on_pfs();
     assert_eq!((&*found["held"], &*found["new"]), ("late\n", "new\n"));
+}
+
+#[test]
+fn a_bridge_that_dies_at_its_very_end_is_started_again() {
+    need!("bash", "strace");
+    let stage = Stage::new();
+    let mut works = stage.command("strace");
+    works.args(["-o", "/dev/null", "true"]);
+    forebay_testkit::skip_unless!(
+        crate::stage::finish(works).code == 0,
+        "strace does not work here"
+    );
+    let script = "echo text > pfs/f; touch ready; read < $GO";
+    let run = Run::begin(&stage, &[], script);
+    stage.wait_for_file("ready");
+    // When all else is done, it gives the directory back.
+    let bridge = stage.bridge_pid();
+    let mut strace = stage.command("strace");
+    strace.args(["-f", "-o", "trace", "-P", ".forebay-lock"]);
+    strace.args(["-e", "trace=renameat,renameat2"]);
+    strace.args(["-e", "inject=renameat,renameat2:signal=KILL"]);
+    strace.args(["-p", &bridge.to_string()]);
+    let strace = start(strace);
+    stage.wait_for("strace", || {
+        let tasks = fs::read_dir(format!("/proc/{bridge}/task")).unwrap();
+        let status = |task: std::io::Result<fs::DirEntry>| {
+            fs::read_to_string(task.unwrap().path().join("status")).unwrap()
+        };
+        tasks
+            .map(status)
+            .all(|status| !status.contains("TracerPid:\t0\n"))
+    });
+    go(&stage);
+    run.end()
+        .ends_with(0)
+        .tells("died 1 time")
+        .tells("left         nothing");
+    wait(strace);
+    assert_eq!(stage.on_pfs()["f"], "text\n");
+    assert!(!stage.pfs().join(".forebay-lock").is_symlink());
 }
 
 #[test]
@@ -306,6 +350,8 @@ fn a_program_that_is_no_descendant_is_waited_for_by_the_last_run() {
         &stage,
         &format!("waiting for 1 process: {} (bash)", task.id()),
     );
+    // The next bridge has not seen it.
+    kill_the_bridge(&stage);
     go(&stage);
     run.end().ends_with(0).tells("left         nothing");
     wait(task).ends_with(0);

@@ -27,8 +27,8 @@ impl CopyBatch {
             for (path, record) in &candidate.task.ready {
                 if facts.record(path)?.as_ref() != Some(record) || record.transit.is_some() {
                     fate = CopyFate::Stale;
-                } else if let Some(cause) = obstacle(facts, path, &mut reads)? {
-                    fate = CopyFate::Failed(Reason::Blocked(cause));
+                } else if let Some(reason) = obstacle(facts, path, &mut reads)? {
+                    fate = CopyFate::Failed(reason);
                 }
             }
             if fate == CopyFate::Good {

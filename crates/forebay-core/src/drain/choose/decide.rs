@@ -54,6 +54,11 @@ impl Choose {
                 record.replaces = now.map(Identity::leaving);
                 Some(record)
             }
+            // What they bring back is theirs.
+            (true, false) if hides_it => {
+                record.leaves(origin);
+                Some(record)
+            }
             // Its directory was removed. Others may have changed it since it was renamed.
             (false, false) => {
                 let then = conflict.record.arriving.as_deref();

@@ -6,7 +6,7 @@ mod refusal;
 
 use super::act::{Act, DrainVerdict, Got, Trouble, Use, Work};
 use super::drain_facts::DrainFacts;
-use super::rules::{Update, commit_of, has_contents, lower_dir, read, unsettled};
+use super::rules::{Update, commit_of, has_contents, holds_things, lower_dir, read, unsettled};
 use super::sheet::Sheet;
 use super::strand::Strand;
 use crate::bridge::{Mutation, ReadSet};
@@ -180,8 +180,8 @@ impl Choose {
                 Some(made) if made.kind == Kind::Dir => {
                     (made.drained.is_some() && made.hides.is_none()).then(|| dir.clone())
                 }
-                // Others have put a file there, and a program has changed it.
-                Some(other) if has_contents(&other) => Some(dir.clone()),
+                // Others have put a file there, and a program has changed or removed it.
+                Some(other) if !holds_things(&other) => other.covers(&dir).or(Some(dir.clone())),
                 _ => lower_dir(facts, &dir, &mut reads)?,
             };
             let above = dir.parent();
@@ -221,13 +221,21 @@ impl Choose {
         }
         let theirs = match record.covers(path) {
             Some(theirs) => theirs,
-            None if lacks_dir || unsettled(facts, &path.parent(), &mut reads)?.is_none() => {
-                path.clone()
-            }
-            None => {
-                self.refuse("its directory is not on the PFS yet", sheet);
-                return Ok(());
-            }
+            None if lacks_dir => path.clone(),
+            None => match unsettled(facts, &path.parent(), &mut reads)? {
+                None => path.clone(),
+                Some(dir) => {
+                    let is_gone = read(facts, &dir, &mut reads)?.is_some_and(|r| !holds_things(&r));
+                    let why = match is_gone {
+                        true => format!(
+                            "something else was made of its directory {dir}: choose about that first"
+                        ),
+                        false => format!("its directory {dir} is not on the PFS yet"),
+                    };
+                    self.refuse(&why, sheet);
+                    return Ok(());
+                }
+            },
         };
         let went_to = went_to(facts, path, &theirs, &mut reads)?;
         let ring = match (&went_to, self.choice.side) {
@@ -250,9 +258,10 @@ impl Choose {
             }
             _ => None,
         };
-        let has_below = !facts.below(path)?.is_empty();
-        let is_single =
-            has_contents(&record) || matches!(record.kind, Kind::Moved | Kind::Whiteout);
+        // What lay in a directory in the place of which others have put a file is not below that file.
+        let is_dir = holds_things(&record);
+        let has_below = is_dir && !facts.below(path)?.is_empty();
+        let is_single = !is_dir || record.kind == Kind::Moved;
         let refusal = match self.choice.side {
             Side::Ours => lacks_dir.then_some(LACKS_DIR),
             Side::Theirs if lacks_dir => has_below.then_some(LACKS_DIR),
@@ -313,6 +322,11 @@ impl Choose {
             Some(_) => found.next().flatten(),
             None => None,
         };
+        let is_renamed_file = conflict
+            .at_origin
+            .as_ref()
+            .is_some_and(|attr| !attr.is_dir());
+        conflict.has_below &= !is_renamed_file || conflict.is_origin_replaced();
         for one in &mut conflict.ring {
             let known = one.record.arriving.as_deref();
             let is_it = |attr: &Attr| known.is_none_or(|known| known.is(attr));

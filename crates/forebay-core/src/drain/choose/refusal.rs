@@ -50,6 +50,7 @@ impl Conflict {
             _ if !is_ours && (self.has_below || has_dir_at_origin && !is_replaced) => {
                 why_no_dir(&self.record)
             }
+            _ if side == Side::Both && is_replaced && self.lacks_dir => IS_GONE,
             _ if side == Side::Both && is_replaced => IS_REPLACED,
             _ if is_ours && is_replaced && self.at_origin.is_none() => IS_GONE,
             _ if is_ours && is_replaced && self.has_below && !has_dir_at_origin => IS_NO_DIR,

@@ -18,8 +18,8 @@ use crate::speakers::Word;
 
 impl Move {
     /// The move ends without having begun.
-    pub(super) fn leave(&mut self, cause: String, sheet: &mut Sheet) -> Outcome<()> {
-        sheet.leave(&self.path, 0, Reason::Blocked(cause));
+    pub(super) fn leave(&mut self, reason: Reason, sheet: &mut Sheet) -> Outcome<()> {
+        sheet.leave(&self.path, 0, reason);
         self.state = State::End;
         Ok(())
     }
@@ -96,10 +96,10 @@ impl Move {
             return Ok(());
         };
         let to = self.path.clone();
-        if let Some(cause) = self.hindrance(&record, &from, facts, sheet)? {
+        if let Some(reason) = self.hindrance(&record, &from, facts, sheet)? {
             // Until all that has to be done first has had its turn another try follows.
             if sheet.may_wait {
-                return self.leave(cause, sheet);
+                return self.leave(reason, sheet);
             }
             self.state = State::End;
             return Ok(());
@@ -115,19 +115,18 @@ impl Move {
         from: &TreePath,
         facts: &dyn DrainFacts,
         sheet: &Sheet,
-    ) -> Outcome<Option<String>> {
-        if let Some(cause) = unswept(from, sheet) {
-            return Ok(Some(cause));
+    ) -> Outcome<Option<Reason>> {
+        if let Some(reason) = unswept(from, sheet) {
+            return Ok(Some(reason));
         }
         let to = self.path.clone();
         let reads = &mut self.reads;
-        if let Some(cause) = obstacle(facts, &to, reads)? {
-            return Ok(Some(cause));
+        if let Some(reason) = obstacle(facts, &to, reads)? {
+            return Ok(Some(reason));
         }
         let is_taken = record.hides.is_some() || holds_something_moved(facts, &to, reads)?;
         let hidden = is_taken || holds_something_hidden(facts, &to, reads)? || to.is_within(from);
-        let cause = || "something in what it replaces could not be removed".to_owned();
-        Ok(hidden.then(cause))
+        Ok(hidden.then(is_held))
     }
 
     pub(super) fn begin_evacuation(
@@ -147,8 +146,8 @@ impl Move {
             self.state = State::End;
             return Ok(());
         }
-        if let Some(cause) = unswept(&from, sheet) {
-            return self.leave(cause, sheet);
+        if let Some(reason) = unswept(&from, sheet) {
+            return self.leave(reason, sheet);
         }
         self.known = record.arriving.as_deref().copied();
         if self.known.is_none() {
@@ -275,7 +274,7 @@ impl Move {
                 return Ok(());
             }
             let cause = format!("{target} still holds something that could not be renamed");
-            return self.leave(cause, sheet);
+            return self.leave(Reason::Blocked(cause), sheet);
         } else if replaced {
             self.state = State::Peek(target);
         } else {
@@ -295,14 +294,13 @@ impl Move {
             self.state = State::End;
             return Ok(());
         }
-        if let Some(cause) = obstacle(facts, &self.path, &mut self.reads)? {
-            return self.leave(cause, sheet);
+        if let Some(reason) = obstacle(facts, &self.path, &mut self.reads)? {
+            return self.leave(reason, sheet);
         }
         let to = self.path.clone();
         // That is in what was there before. It would be looked for in this one.
         if holds_something_hidden(facts, &to, &mut self.reads)? {
-            let cause = "something in what it replaces could not be removed".to_owned();
-            return self.leave(cause, sheet);
+            return self.leave(is_held(), sheet);
         }
         self.carry(record, FromTo { from, to }, facts)
     }
@@ -317,8 +315,8 @@ impl Move {
             self.state = State::End;
             return Ok(());
         }
-        if let Some(cause) = obstacle(facts, &self.path, &mut self.reads)? {
-            return self.leave(cause, sheet);
+        if let Some(reason) = obstacle(facts, &self.path, &mut self.reads)? {
+            return self.leave(reason, sheet);
         }
         self.may_have_been_made = record.drained.is_some();
         if self.may_have_been_made && record.drained != Some(OURS) {
@@ -336,10 +334,14 @@ impl Move {
     }
 }
 
+/// Something has to leave first what is to be replaced.
+fn is_held() -> Reason {
+    Reason::Blocked("something in what it replaces could not be removed".to_owned())
+}
+
 /// Why nothing leaves `from`, if something of a drain may be left in it: later nobody would know where that is.
-fn unswept(from: &TreePath, sheet: &Sheet) -> Option<String> {
+fn unswept(from: &TreePath, sheet: &Sheet) -> Option<Reason> {
     let dir = sheet.workplaces.unswept_in(from)?;
-    Some(format!(
-        "what an earlier drain has left in {dir} could not be removed"
-    ))
+    let cause = format!("what an earlier drain has left in {dir} could not be removed");
+    Some(Reason::Blocked(cause))
 }

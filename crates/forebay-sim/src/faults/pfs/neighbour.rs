@@ -94,6 +94,42 @@ impl Pfs {
         Some(number)
     }
 
+    /// The neighbour renames a directory with all that is in it: the numbers of their inodes, and where each is then.
+    pub(in crate::faults) fn move_dir(
+        &mut self,
+        from: &TreePath,
+        to: &TreePath,
+    ) -> Option<Vec<(u64, TreePath)>> {
+        let is_dir = self.get(from).is_some_and(|t| t.is_dir()) && !from.is_root();
+        let fits = self.has_dir(to) && !self.names.contains_key(to) && !to.is_within(from);
+        if !is_dir || !fits {
+            return None;
+        }
+        let moved: Vec<_> = self
+            .names
+            .iter()
+            .filter_map(|(path, number)| Some((*number, path.clone(), path.rebase(from, to)?)))
+            .collect();
+        let new = moved
+            .iter()
+            .map(|(number, _, new)| (new.clone(), Some(*number)));
+        let old = moved.iter().map(|(_, old, _)| (old.clone(), None));
+        self.change(new.chain(old).collect());
+        self.sync_last();
+        for (number, ..) in &moved {
+            if let Some(inode) = self.inodes.get_mut(number) {
+                inode.is_foreign = true;
+                inode.is_seen = false;
+            }
+        }
+        Some(
+            moved
+                .into_iter()
+                .map(|(number, _, new)| (number, new))
+                .collect(),
+        )
+    }
+
     /// The neighbour gives a file another name; the number of its inode.
     pub(in crate::faults) fn link(&mut self, old: &TreePath, new: &TreePath) -> Option<u64> {
         let is_file = self.get(old).is_some_and(|t| t.kind == Kind::File);

@@ -1,5 +1,6 @@
 //! Carries out a script, and remembers what is the neighbour's.
 
+use super::judge::is_reserved;
 use super::script::{Act, Entry, Script, Step};
 use crate::faults::history::{Action, Call, Outcome, Thing};
 use crate::faults::model::{self, Tree};
@@ -34,6 +35,10 @@ pub(super) struct Play {
     pub(super) theirs: BTreeMap<u64, Theirs>,
     /// What the neighbour has removed, replaced or overwritten: what users know it by, and its contents.
     pub(super) undone: BTreeSet<(u64, u64)>,
+    /// Inodes that the neighbour has made.
+    made: BTreeSet<u64>,
+    /// Inodes that the neighbour has written to.
+    written: BTreeSet<u64>,
     /// Where inodes were before the neighbour renamed them for the first time, and all names that one had with others.
     pub(super) homes: BTreeMap<u64, BTreeSet<TreePath>>,
     /// All that the neighbour did was to make new names where users saw them appear.
@@ -81,6 +86,8 @@ impl Play {
             world,
             theirs: BTreeMap::new(),
             undone: BTreeSet::new(),
+            made: BTreeSet::new(),
+            written: BTreeSet::new(),
             homes: BTreeMap::new(),
             only_adds: true,
             takes_away: false,
@@ -170,8 +177,14 @@ impl Play {
         let (call, made) = self.world.ask(action.clone())?;
         self.does_what_it_says(&before, &call, made)?;
         if let Some((_, contents)) = ends.filter(|_| is_done(&call)) {
-            self.theirs
-                .retain(|_, theirs| theirs.contents != contents || theirs.thing.is_dir());
+            let is_it = |theirs: &Theirs| theirs.contents == contents && !theirs.thing.is_dir();
+            let ended = self.theirs.iter().filter(|(_, theirs)| is_it(theirs));
+            for number in ended.map(|(number, _)| *number).collect::<Vec<_>>() {
+                self.theirs.remove(&number);
+                // If it comes back as it was, then the program has ended that.
+                self.made.remove(&number);
+                self.written.remove(&number);
+            }
         }
         if let (Action::Rename(old, new, flags), true) = (action, is_done(&call)) {
             self.rename_theirs(old, new);
@@ -423,7 +436,7 @@ impl Play {
             };
             let may = match was {
                 Some(was) => is_undone(was) || both_dirs(was),
-                None => is.is_some_and(|now| self.is_theirs(*now)),
+                None => is.is_some_and(|now| self.is_theirs(*now) || is_undone(now)),
             };
             if was != is && !may {
                 let detail = format!("{path}: {} -> {}", told(was), told(is));
@@ -433,7 +446,68 @@ impl Play {
         Ok(())
     }
 
+    /// The neighbour renames a directory with all that is in it; false if it can't.
+    fn they_move(&mut self, from: &TreePath, to: &TreePath) -> bool {
+        let mut pfs = self.world.pfs_mut();
+        let names = pfs.numbers().map(|(path, number)| (number, path.clone()));
+        let names: Vec<_> = names.filter(|(_, path)| path.is_within(from)).collect();
+        if names.iter().any(|(_, path)| is_reserved(path)) {
+            return false;
+        }
+        let Some(moved) = pfs.move_dir(from, to) else {
+            return false;
+        };
+        let versions: Vec<_> = moved
+            .iter()
+            .map(|(number, _)| pfs.version(*number))
+            .collect();
+        drop(pfs);
+        for (number, path) in names {
+            self.homes
+                .entry(number)
+                .or_insert_with(|| BTreeSet::from([path]));
+        }
+        for ((number, path), version) in moved.into_iter().zip(versions) {
+            let Some((thing, contents)) = version else {
+                continue;
+            };
+            self.undone.insert((thing.ino, contents));
+            let is_back = self.is_back(number, &path);
+            if is_back {
+                self.theirs.remove(&number);
+                if !self.written.contains(&number) {
+                    continue;
+                }
+            }
+            let theirs = self.theirs.entry(number).or_insert(Theirs {
+                thing,
+                contents,
+                is_placed: !is_back,
+                at: BTreeSet::new(),
+            });
+            theirs.at.insert(path);
+        }
+        self.takes_away = true;
+        self.only_adds = false;
+        true
+    }
+
+    /// What it renames away and back is where it was, and so is what it renames from one of its names to another.
+    fn is_back(&self, number: u64, path: &TreePath) -> bool {
+        let homes = self.homes.get(&number);
+        !self.made.contains(&number) && homes.is_some_and(|homes| homes.contains(path))
+    }
+
     fn they(&mut self, act: &Act) -> Result<bool, Broken> {
+        if let Act::Rename(from, to) = act
+            && self
+                .world
+                .pfs()
+                .get(from)
+                .is_some_and(|thing| thing.is_dir())
+        {
+            return Ok(self.they_move(from, to));
+        }
         let before = self.view()?;
         let is_recorded: BTreeSet<_> = self.world.all_records().into_iter().map(|r| r.0).collect();
         let mut gone = Vec::new();
@@ -481,41 +555,47 @@ impl Play {
             let mut names = theirs.iter().flat_map(|theirs| &theirs.at);
             names.any(|name| name != at && pfs.number(name) == Some(number))
         };
-        let was_written = self.theirs.get(&number).is_some_and(|it| !it.is_placed);
+        match act {
+            Act::Make(..) | Act::Replace(..) => self.made.insert(number),
+            Act::Write(_) => self.written.insert(number),
+            Act::Remove(_) | Act::Rename(..) | Act::Link(..) => false,
+        };
         let is_write = matches!(act, Act::Write(_));
         let stays = |number: &u64| !is_write && is_elsewhere(*number);
         let stay: Vec<_> = gone.iter().map(|(number, _)| stays(number)).collect();
         drop(pfs);
-        for ((number, (thing, contents)), stays) in gone.into_iter().zip(stay) {
+        for ((gone, (thing, contents)), stays) in gone.into_iter().zip(stay) {
             self.undone.insert((thing.ino, contents));
             if stays {
                 continue;
             }
-            let was = self.theirs.remove(&number);
+            let was = self.theirs.remove(&gone);
+            if gone != number || matches!(act, Act::Remove(_)) {
+                self.made.remove(&gone);
+                self.written.remove(&gone);
+            }
             // What it has put there itself is where it was when it writes to it.
             if let (Act::Write(_), Some(was), Some((_, contents))) = (act, was, now) {
-                self.theirs.insert(number, Theirs { contents, ..was });
+                self.theirs.insert(gone, Theirs { contents, ..was });
             }
         }
-        // What it has not written to, and renames away and back, is as it was, and so is what it renames from one of its names to another.
         let is_back = match act {
             Act::Rename(from, to) => {
                 let homes = self.homes.entry(number);
-                homes
-                    .or_insert_with(|| BTreeSet::from([from.clone()]))
-                    .contains(to)
+                homes.or_insert_with(|| BTreeSet::from([from.clone()]));
+                self.is_back(number, to)
             }
             _ => false,
         };
         if !matches!(act, Act::Remove(_))
-            && (!is_back || was_written)
+            && (!is_back || self.written.contains(&number))
             && let Some((thing, contents)) = now
         {
             let at = BTreeSet::from([at.clone()]);
             let theirs = self.theirs.entry(number).or_insert(Theirs {
                 thing,
                 contents,
-                is_placed,
+                is_placed: is_placed && !is_back,
                 at: at.clone(),
             });
             theirs.at.extend(at);

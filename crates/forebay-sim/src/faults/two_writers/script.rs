@@ -61,7 +61,7 @@ pub(super) enum Act {
     Write(TreePath),
     /// A file or an empty directory.
     Remove(TreePath),
-    /// A file, also over another one.
+    /// A file, also over another one, or a directory with all that is in it.
     Rename(TreePath, TreePath),
     /// Another name for a file.
     Link(TreePath, TreePath),
