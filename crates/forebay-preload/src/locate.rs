@@ -464,16 +464,27 @@ fn working_directory(scratch: &mut Scratch) -> Directory {
     Directory::Path(len)
 }
 
-/// The kernel's path of the working directory. The path of a removed one comes from /proc.
+/// The kernel's path of the working directory. The path of a removed one, and of one that the bridge has opened in another mount
+/// namespace, comes from /proc.
 fn kernel_cwd(scratch: &mut Scratch) -> Result<usize, Errno> {
     let (room, len) = scratch.room();
     // SAFETY: `room` has `len` bytes.
     match unsafe { call!(libc::SYS_getcwd, room, len) } {
-        Ok(n) => Ok(n - 1),
+        Ok(n) if scratch.filled(n).starts_with(b"/") => Ok(n - 1),
         // SAFETY: a C string, and `room` has `len` bytes.
-        Err(libc::ENOENT) => unsafe { kernel::readlink(c"/proc/self/cwd".as_ptr(), room, len) },
+        Ok(_) | Err(libc::ENOENT) => unsafe {
+            kernel::readlink(c"/proc/self/cwd".as_ptr(), room, len)
+        },
         Err(e) => Err(e),
     }
+}
+
+/// Does a path of this mount namespace lead to the working directory?
+pub fn is_cwd_reachable() -> bool {
+    let mut scratch = Scratch::new();
+    let (room, len) = scratch.room();
+    // SAFETY: `room` has `len` bytes.
+    unsafe { call!(libc::SYS_getcwd, room, len) }.is_ok_and(|n| scratch.filled(n).starts_with(b"/"))
 }
 
 // ---- routing -------------------------------------------------------------

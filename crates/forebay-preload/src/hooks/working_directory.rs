@@ -30,7 +30,7 @@ fn name_of_cwd(answer: &mut Answer) -> Option<Result<(), Fail>> {
     let mut looks = Looks::default();
     loop {
         let target = locate::locate_fd(AT_FDCWD, &mut scratch)?;
-        if target.base == Base::Root {
+        if target.base == Base::Root && locate::is_cwd_reachable() {
             return None;
         }
         let mut request = Request {

@@ -331,3 +331,35 @@ fn no_name_goes_to_another_file_system_that_is_mounted_below_the_directory() {
         assert_eq!(said.out, expected, "{run}: {}", said.err);
     }
 }
+
+/// Natively, and in the buffer: a program that has entered a mount namespace, and changes its directory there.
+#[test]
+fn the_working_directory_of_a_program_in_a_mount_namespace_of_its_own_is_in_the_buffer() {
+    skip_unless!(is_root(), "only root can make a mount namespace");
+    let stage = Stage::new();
+    let forebay = crate::common::forebay().display().to_string();
+    let script = r#"
+        echo new > pfs/old/f
+        unshare -m sh -ec '
+            cd pfs/old; cat f; echo more >> f; echo x > x; rm gone; ls -A; pwd -P; python3 -c "import os; print(os.getcwd())"
+            cd ..; mkdir made; ls -A; /bin/pwd; cd made; echo y > y; mv y z; cat "$PFS/made/z"; /bin/pwd; cd ../old; cat f'
+        cat pfs/old/x pfs/made/z"#;
+    let mut told = Vec::new();
+    for run in [
+        "sh -ec".to_owned(),
+        format!("{forebay} run -q --via preload --buffer pfs -- sh -ec"),
+    ] {
+        let _ = fs::remove_dir_all(stage.pfs());
+        fs::create_dir_all(stage.pfs().join("old")).unwrap();
+        for name in ["old/f", "old/gone"] {
+            fs::write(stage.pfs().join(name), "old\n").unwrap();
+        }
+        let mut command = stage.command("sh");
+        command.args(["-c", &format!("{run} \"$SCRIPT\"")]);
+        command.env("SCRIPT", script).env("PFS", stage.pfs());
+        let said = finish(command).ends_with(0);
+        told.push((said.out, stage.on_pfs()));
+    }
+    assert_eq!(told[0], told[1]);
+    assert!(told[0].0.contains("more"), "{}", told[0].0);
+}
