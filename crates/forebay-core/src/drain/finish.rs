@@ -290,7 +290,9 @@ impl Strand for List {
                 }
                 attr => attr.ok(),
             };
-            if is_dirty(path, record, attr.as_ref()) {
+            // Renamed away and back to its old name, in another directory, it differs from the PFS only if others have removed it.
+            let is_lost = record.kind == Kind::Moved && sheet.was_changed_by_others(path);
+            if is_lost || is_dirty(path, record, attr.as_ref()) {
                 sheet.list_left(path, attr.map_or(0, |attr| attr.size));
             }
         }

@@ -266,6 +266,12 @@ impl Sheet {
         self.many_have_failed || self.failed.contains_key(path) || self.also_failed.contains(path)
     }
 
+    /// Has nothing come of this because of others?
+    pub(super) fn was_changed_by_others(&self, path: &TreePath) -> bool {
+        let left = self.failed.get(path);
+        left.is_some_and(|left| left.reason == Reason::Changed)
+    }
+
     pub(super) fn refuse(&mut self, path: &TreePath, bytes: u64, trouble: Trouble) {
         self.leave(path, bytes, Reason::Refused(trouble));
     }

@@ -127,8 +127,10 @@ impl Context<'_> {
     /// ENOTEMPTY if the directory has visible entries; otherwise the invisible records below it.
     pub(super) fn check_empty(&self, found: &Found) -> Outcome<Below> {
         let below = self.facts.subtree(&found.path)?;
-        if below.iter().any(|(_, r)| r.is_visible()) {
-            return errno(libc::ENOTEMPTY);
+        for (path, record) in &below {
+            if record.is_visible() && !self.is_gone(path, record, &below)? {
+                return errno(libc::ENOTEMPTY);
+            }
         }
         if let Some(Node::Born(record)) = &found.node
             && self.facts.has_strays(record.object)?
@@ -147,6 +149,22 @@ impl Context<'_> {
             }
         }
         Ok(below)
+    }
+
+    /// Was it renamed, and have others removed it? Then nobody sees it. `below` are records, with those below its path: nothing
+    /// that was made there has gone with it.
+    pub(super) fn is_gone(
+        &self,
+        path: &TreePath,
+        record: &PathRecord,
+        below: &Below,
+    ) -> Outcome<bool> {
+        let Some(origin) = record.origin.as_ref().filter(|_| record.transit.is_none()) else {
+            return Ok(false);
+        };
+        let is_below = |at: &TreePath| at != path && at.is_within(path);
+        let holds_nothing = !below.iter().any(|(at, r)| r.is_visible() && is_below(at));
+        Ok(holds_nothing && self.facts.lower(origin)?.is_none())
     }
 
     /// A new thing at `found`, where nothing visible is: its record over what was hidden there.

@@ -221,13 +221,16 @@ impl Context<'_> {
         below: &[(TreePath, PathRecord)],
         plan: &mut Plan,
     ) -> Outcome<()> {
+        for (_, record) in below {
+            // What others have removed goes with its directory.
+            if let Some(origin) = &record.origin {
+                self.settle(origin, None, plan)?;
+            }
+        }
         let record = found.record.as_ref();
         let Some((record, origin)) = record.and_then(|r| Some((r, r.origin.as_ref()?))) else {
             return Ok(());
         };
-        if Mutation::OriginsAreNotSettled.is_in(|| self.facts.planted()) {
-            return Ok(());
-        }
         let renamed = record.arriving.as_deref();
         let known = match &found.node {
             Some(Node::Lower(_, attr)) if renamed.is_none_or(|renamed| renamed.is(attr)) => {
@@ -237,27 +240,35 @@ impl Context<'_> {
                 plan.abandons(record, known);
                 Some(known)
             }
-            _ if Mutation::OriginsThatReturnAreTaken.is_in(|| self.facts.planted()) => {
-                return Ok(());
-            }
             // Others have replaced it, or taken it away: what they bring back is theirs.
             _ => None,
         };
-        let settle = |hider: &mut PathRecord| match known {
+        self.settle(origin, known, plan)
+    }
+
+    /// What was renamed from this place is known as this, or others have it.
+    fn settle(&self, origin: &TreePath, known: Option<Identity>, plan: &mut Plan) -> Outcome<()> {
+        let is_planted = |bug: Mutation| bug.is_in(|| self.facts.planted());
+        if is_planted(Mutation::OriginsAreNotSettled)
+            || known.is_none() && is_planted(Mutation::OriginsThatReturnAreTaken)
+        {
+            return Ok(());
+        }
+        let change = |hider: &mut PathRecord| match known {
             Some(known) => hider.keeps(origin, known),
             None => hider.leaves(origin),
         };
         let mut lower = origin.clone();
         while !lower.is_root() {
             if let Some(record) = plan.hiding(&lower) {
-                settle(record);
+                change(record);
                 return Ok(());
             }
             let at = self.walk.path_of_lower(&lower.parent())?.join(lower.name());
             let record = self.facts.record(&at)?;
             let record = record.filter(|r| r.hides.as_ref() == Some(&lower));
             if let Some(mut record) = record.filter(|_| !plan.changes(&at)) {
-                settle(&mut record);
+                change(&mut record);
                 record.version = self.facts.next_version();
                 plan.put(at, record);
                 return Ok(());

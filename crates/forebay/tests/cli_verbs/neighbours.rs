@@ -548,6 +548,74 @@ fn what_was_renamed_or_made_in_a_directory_that_became_a_file_can_be_settled() {
     }
 }
 
+/// A program carries something over to a new directory of the old name, and others remove it, or the old directory.
+#[test]
+fn what_others_remove_after_it_was_carried_over_can_be_given_up() {
+    let carried = [
+        "mv d t; mkdir d; mv t/a d/zz; rm -r t",
+        "mv d t; mkdir d; mv t/a d/a; rm -r t",
+        "mv d t; mkdir d; mv t/s d/s; rm -r t",
+        "mv d t; mkdir d; mv t/s/c d/c; rm -r t",
+        "mv d/a d/w; mkdir d/a; mv d/w d/a/w",
+        "mv d/s s2; rm -r d; mv s2 d",
+        "mv d n; mv n/s d; mv n d/n",
+    ];
+    let removed = [
+        "rm d/a",
+        "rm -r d/s",
+        "rm -r d",
+        "mv d aside; mkdir d",
+        "mv d aside; cp -r aside d; rm -r aside",
+        "mv d aside; echo theirs > d",
+    ];
+    let pairs = carried
+        .iter()
+        .flat_map(|inside| removed.map(|outside| (inside, outside)));
+    for (inside, outside) in pairs {
+        let scene = Scene::new();
+        scene.outside("mkdir -p d/s; echo c > d/s/c");
+        scene.inside(inside);
+        scene.outside(outside);
+        let theirs = tree(&scene.pfs);
+        let mut all = String::new();
+        for _ in 0..4 {
+            let (code, said) = scene.drain(&[]);
+            if code == 0 {
+                break;
+            }
+            for path in listed(&said) {
+                let (_, more) = scene.drain(&["--take", "theirs", &path]);
+                all += &more;
+                if more.contains("(`forebay run -- mkdir`)") {
+                    scene.inside(&format!("mkdir -p '{path}' || true"));
+                } else if more.contains("take ours") {
+                    all += &scene.drain(&["--take", "ours", &path]).1;
+                }
+            }
+        }
+        let (code, said) = scene.drain(&[]);
+        assert_eq!(code, 0, "{inside}, {outside}: {all}{said}");
+        let now = tree(&scene.pfs);
+        let aside = theirs.iter().filter(|(path, _)| path.starts_with("aside"));
+        for (path, contents) in aside {
+            assert_eq!(
+                now.get(path),
+                Some(contents),
+                "{inside}, {outside}: {now:?}"
+            );
+        }
+    }
+    // Nobody sees it any more.
+    let scene = Scene::new();
+    scene.inside("mkdir e; mv f e/zz");
+    scene.outside("mv f aside");
+    scene.inside("rmdir e");
+    scene.outside("mv aside f; echo w >> f");
+    let (code, said) = scene.drain(&[]);
+    assert_eq!(code, 75, "{said}");
+    assert_eq!(tree(&scene.pfs)["f"], "first\nw\n");
+}
+
 /// Others put it aside, and back after it has ended under its new name.
 #[test]
 fn what_was_renamed_and_comes_back_with_something_new_in_it_is_not_lost() {

@@ -97,6 +97,8 @@ struct Conflict {
     ring: Vec<Exchanged>,
     /// The directory that it is in is not on the PFS any more.
     lacks_dir: bool,
+    /// Why nothing can be in its place on the PFS yet.
+    waits_because: Option<String>,
     /// It is a directory in both places, and what is in it stays.
     is_of_both: bool,
     /// Who owns theirs.
@@ -219,12 +221,12 @@ impl Choose {
             self.state = State::Wait;
             return Ok(());
         }
+        let mut waits_because = None;
         let theirs = match record.covers(path) {
             Some(theirs) => theirs,
             None if lacks_dir => path.clone(),
-            None => match unsettled(facts, &path.parent(), &mut reads)? {
-                None => path.clone(),
-                Some(dir) => {
+            None => {
+                if let Some(dir) = unsettled(facts, &path.parent(), &mut reads)? {
                     let is_gone = read(facts, &dir, &mut reads)?.is_some_and(|r| !holds_things(&r));
                     let why = match is_gone {
                         true => format!(
@@ -232,10 +234,14 @@ impl Choose {
                         ),
                         false => format!("its directory {dir} is not on the PFS yet"),
                     };
-                    self.refuse(&why, sheet);
-                    return Ok(());
+                    if record.kind != Kind::Moved {
+                        self.refuse(&why, sheet);
+                        return Ok(());
+                    }
+                    waits_because = Some(why);
                 }
-            },
+                path.clone()
+            }
         };
         let went_to = went_to(facts, path, &theirs, &mut reads)?;
         let ring = match (&went_to, self.choice.side) {
@@ -294,6 +300,7 @@ impl Choose {
             replaced_by,
             ring,
             lacks_dir,
+            waits_because,
             is_of_both: false,
             their_owner: None,
             record,
@@ -347,6 +354,10 @@ impl Choose {
         let is_replaced = conflict.is_origin_replaced();
         if conflict.beside.is_some() && found.next().flatten().is_some() {
             return self.next_name(sheet);
+        }
+        // What others have removed is given up.
+        if let Some(why) = conflict.waits_because.as_ref().filter(|_| !is_replaced) {
+            return self.refuse(&why.clone(), sheet);
         }
         let covers = conflict.record.covers(&self.choice.path).is_some();
         if theirs.is_none() && !covers && !is_replaced && !conflict.lacks_dir {

@@ -29,6 +29,9 @@ impl Conflict {
                 "{path} has taken its old place, and would replace it: take {instead}"
             ));
         }
+        if is_replaced && self.at_origin.is_none() && self.has_below {
+            return Some(IS_GONE_ABOVE.to_owned());
+        }
         let why = match &self.went_to {
             // It would show in two places.
             Some(_)
@@ -42,15 +45,17 @@ impl Conflict {
                 return Some(format!("what was there is now {path}: choose about that"));
             }
             _ if self.is_of_both && side != Side::Both => return None,
-            _ if !is_ours && self.has_below && self.at_origin.is_none() && is_replaced => {
-                IS_GONE_ABOVE
-            }
             // It only gets another name.
             _ if side == Side::Both && self.lacks_dir && !is_replaced => return None,
             _ if !is_ours && (self.has_below || has_dir_at_origin && !is_replaced) => {
                 why_no_dir(&self.record)
             }
-            _ if side == Side::Both && is_replaced && self.lacks_dir => IS_GONE,
+            _ if side == Side::Both
+                && is_replaced
+                && (self.lacks_dir || self.at_origin.is_none()) =>
+            {
+                IS_GONE
+            }
             _ if side == Side::Both && is_replaced => IS_REPLACED,
             _ if is_ours && is_replaced && self.at_origin.is_none() => IS_GONE,
             _ if is_ours && is_replaced && self.has_below && !has_dir_at_origin => IS_NO_DIR,
@@ -62,7 +67,7 @@ impl Conflict {
 }
 
 /// Why a directory is not chosen about.
-const IS_DIR: &str = "it is a directory of the buffer: if theirs is a directory as well, take ours or theirs; else move what is theirs out of the way on the PFS and drain again, or rename or remove ours with `forebay run` and take theirs then";
+const IS_DIR: &str = "it is a directory of the buffer: take ours, and what of theirs is in its place goes; else move theirs out of the way on the PFS and drain again, or rename or remove ours with `forebay run` and take theirs then";
 
 /// The same of one that has come in the place of theirs.
 const IS_DIR_OVER: &str = "it is a directory of the buffer in the place of theirs: take ours, and theirs goes with all that is in it; else move what is theirs out of the way on the PFS and drain again, or rename or remove ours with `forebay run` and take theirs then";
@@ -92,10 +97,10 @@ pub(super) const HAS_STRAYS: &str = "something was made in it past the buffer, a
 const IS_GONE: &str = "others have removed what was renamed: take theirs";
 
 /// Why the rename of a directory is not given up.
-const IS_GONE_ABOVE: &str = "others have removed or renamed what was renamed, and there are changes below it: put it back on the PFS, or take both for what is below it first";
+const IS_GONE_ABOVE: &str = "others have removed or renamed what was renamed, and there are changes below it: put it back on the PFS; or make it in the buffer (`forebay run -- mkdir`), and drain again";
 
 /// Why something is not drained to a directory that is not there.
-pub(super) const LACKS_DIR: &str = "others have removed or renamed its directory on the PFS: make it there again, or take both for each file, or theirs";
+pub(super) const LACKS_DIR: &str = "others have removed or renamed its directory on the PFS: make it there again, or in the buffer (`forebay run -- mkdir`); or take both for each file, or theirs";
 
 /// Why something is not renamed in the place of a directory.
 const IS_NO_DIR: &str = "others have put something else in the place of the renamed directory, and there are changes below it: put the directory back on the PFS, and drain again";
