@@ -545,12 +545,13 @@ mod tests {
             Interface::Stdio,
             "<STDOUT>",
             0,
-            writes(1, 322, 0.0),
+            writes(1, 322, 5.0),
         );
+        job.settle_layers();
         let account = Account::of(&job);
         assert_eq!(
-            (account.moved, account.std_streams),
-            (Moved::default(), 322)
+            (account.moved, account.std_streams, account.slowest),
+            (Moved::default(), 322, None)
         );
     }
 }

@@ -12,6 +12,11 @@ impl Job {
         let below = Below::of(self);
         for layer in &mut self.layers {
             for one in &mut layer.uses {
+                if self.files[one.file].is_std_stream {
+                    // What waits on a pipe does no I/O.
+                    (one.is_lowest, one.is_highest) = (false, false);
+                    continue;
+                }
                 let container = self.files[one.file].container;
                 (one.is_lowest, one.is_highest) = match layer.interface {
                     Interface::MpiIo => {
