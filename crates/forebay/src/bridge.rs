@@ -314,7 +314,7 @@ impl Bridge {
         let process = sys::Process::open(self.pid).ok();
         let life = match (self.control.detach(me, clean), &process) {
             // Another run was its last one a moment ago.
-            (Err(e), Some(process)) if e.is_loss() => {
+            (Err(e), Some(process)) if e.is_loss() && !clean => {
                 sys::wait_any(&[process], END_PATIENCE);
                 return match process.has_ended() {
                     true => self.ended_in_order().map(|()| true),
@@ -344,10 +344,7 @@ impl Bridge {
                 "the bridge over {} has not ended in order",
                 self.root.display()
             ))
-            .hint(format!(
-                "the next one makes good what is left to do; its log is {}",
-                self.instance.join("bridge.log").display()
-            ))),
+            .hint("the next one makes good what is left to do")),
             false => Ok(()),
         }
     }

@@ -149,9 +149,16 @@ pub fn is_last_sync(attr: &Attr, user: u32, by: SyncBy) -> bool {
     by == SyncBy::Each && user != 0 && attr.mode & 0o500 != 0o500
 }
 
-/// True for kinds in which something can be.
+/// Can something be in it? Of what was renamed by an older version it is not known.
 pub(super) fn holds_things(record: &PathRecord) -> bool {
-    matches!(record.kind, Kind::Dir | Kind::Moved)
+    match record.kind {
+        Kind::Dir => true,
+        Kind::Moved => record
+            .arriving
+            .as_deref()
+            .is_none_or(|known| known.is_dir()),
+        _ => false,
+    }
 }
 
 /// True for kinds with contents of their own.

@@ -5,7 +5,7 @@ use super::read::LowerNames;
 use super::{Answer, Context, Decision, FollowUp, Unseen};
 use crate::access::{SEARCH, WRITE, check_sticky};
 use crate::drain::abandon;
-use crate::facts::{Attr, Fresh, Label, NewKind, NewObject, Outcome, errno};
+use crate::facts::{Attr, Fresh, Label, Need, NewKind, NewObject, Outcome, Stop, errno};
 use crate::identity::Identity;
 use crate::path::TreePath;
 use crate::record::{Kind, ObjectName, PathRecord};
@@ -99,8 +99,10 @@ impl Context<'_> {
 
     /// Takes the record at `found` out of the tables, with its object; nothing to do if there is none.
     pub(super) fn drop_record(&self, found: &Found, plan: &mut Plan) {
-        if let Some(r) = &found.record {
-            plan.delete(&found.path, r);
+        match (&found.record, &found.node) {
+            (Some(record), Some(_)) => plan.delete(&found.path, record),
+            (Some(record), None) => plan.delete_unseen_one(&found.path, record),
+            (None, _) => {}
         }
     }
 
@@ -124,11 +126,23 @@ impl Context<'_> {
         Ok(())
     }
 
-    /// ENOTEMPTY if the directory has visible entries; otherwise the invisible records below it.
+    /// ENOTEMPTY if the directory has visible entries; otherwise the records below it, which nobody sees.
     pub(super) fn check_empty(&self, found: &Found) -> Outcome<Below> {
         let below = self.facts.subtree(&found.path)?;
-        for (path, record) in &below {
-            if record.is_visible() && !self.is_gone(path, record, &below)? {
+        let seen = || below.iter().filter(|(_, r)| r.is_visible());
+        if seen().any(|(_, record)| record.kind != Kind::Moved) {
+            return errno(libc::ENOTEMPTY);
+        }
+        for (path, record) in seen() {
+            if record.transit.is_some() {
+                return Err(Stop::Need(Need::Settled(path.clone())));
+            }
+            // What was renamed, and removed by others, nobody sees.
+            let there = match &record.origin {
+                Some(origin) => self.facts.lower(origin)?,
+                None => None,
+            };
+            if there.is_some() {
                 return errno(libc::ENOTEMPTY);
             }
         }
@@ -149,22 +163,6 @@ impl Context<'_> {
             }
         }
         Ok(below)
-    }
-
-    /// Was it renamed, and have others removed it? Then nobody sees it. `below` are records, with those below its path: nothing
-    /// that was made there has gone with it.
-    pub(super) fn is_gone(
-        &self,
-        path: &TreePath,
-        record: &PathRecord,
-        below: &Below,
-    ) -> Outcome<bool> {
-        let Some(origin) = record.origin.as_ref().filter(|_| record.transit.is_none()) else {
-            return Ok(false);
-        };
-        let is_below = |at: &TreePath| at != path && at.is_within(path);
-        let holds_nothing = !below.iter().any(|(at, r)| r.is_visible() && is_below(at));
-        Ok(holds_nothing && self.facts.lower(origin)?.is_none())
     }
 
     /// A new thing at `found`, where nothing visible is: its record over what was hidden there.
@@ -253,10 +251,16 @@ impl Plan {
 
     /// The record goes and its backing object with it.
     pub(super) fn delete(&mut self, path: &TreePath, record: &PathRecord) {
-        let object = record.object;
-        self.forget(path, object);
         // The thing may wait on the PFS under its waiting name. The note tells the drain to remove it.
         self.puts.extend(abandon(record, None));
+        self.delete_unseen_one(path, record);
+    }
+
+    /// The same for a record that nobody sees: of something removed, or of something renamed that others have removed. If that
+    /// comes back it is theirs.
+    pub(super) fn delete_unseen_one(&mut self, path: &TreePath, record: &PathRecord) {
+        let object = record.object;
+        self.forget(path, object);
         self.puts.push(Change::Doom(object));
         self.follow_ups.push(FollowUp::Remove(object));
     }

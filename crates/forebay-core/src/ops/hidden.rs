@@ -213,7 +213,7 @@ impl Context<'_> {
 
     /// Settles what becomes of the old place of a renamed thing that this plan removes, replaces or copies. A record there or above
     /// hides it. If the thing still lies there, that record takes its identity of today, because no other name can change it any
-    /// more; if not, whatever comes there is of others. `below` are the invisible records below what goes. To be called when the
+    /// more; if not, whatever comes there is of others. `below` are the records below what goes, which nobody sees. To be called when the
     /// plan is complete otherwise.
     pub(super) fn settle_origin(
         &self,

@@ -58,12 +58,14 @@ impl Context<'_> {
             true if below.len() > at_once => {
                 plan.delete_unseen(&found.path, &below, at_once.max(1));
             }
-            _ => below.iter().for_each(|(path, r)| plan.delete(path, r)),
+            _ => below
+                .iter()
+                .for_each(|(path, r)| plan.delete_unseen_one(path, r)),
         }
         self.remove(&found, hidden, &below, plan)
     }
 
-    /// Drops the invisible records below an empty directory that goes. Gives what of the PFS is hidden at its path from
+    /// Drops the records below an empty directory that goes. Gives what of the PFS is hidden at its path from
     /// then on, with all that is in it, and those records.
     pub(super) fn drop_below(
         &self,
@@ -72,7 +74,7 @@ impl Context<'_> {
     ) -> Outcome<(Option<Hidden>, Below)> {
         let (hidden, below) = self.empty(found)?;
         for (path, record) in &below {
-            plan.delete(path, record);
+            plan.delete_unseen_one(path, record);
         }
         Ok((hidden, below))
     }

@@ -148,6 +148,8 @@ pub fn run(args: &cli::RunArgs, verbose: bool) -> Result<u8, Fault> {
                 attached,
                 recorder,
                 verbose,
+                connected: Vec::new(),
+                of_earlier_bridges: Vec::new(),
             };
             Ok(run.conclude(bridge, keeper))
         }
@@ -241,6 +243,10 @@ struct Run<'a> {
     attached: Vec<Attached>,
     recorder: Option<Recorder>,
     verbose: bool,
+    /// Who was connected to the bridge when it was asked last.
+    connected: Vec<u32>,
+    /// Who was connected to a bridge that has died: the next one has not been called yet.
+    of_earlier_bridges: Vec<(u32, sys::Process)>,
 }
 
 impl Run<'_> {
@@ -392,6 +398,9 @@ impl Run<'_> {
         if !self.ended.restarts.one_more(now, purpose) {
             return Err(fault("the bridge has died again and again"));
         }
+        let connected = std::mem::take(&mut self.connected).into_iter();
+        let processes = connected.filter_map(|pid| Some((pid, sys::Process::open(pid).ok()?)));
+        self.of_earlier_bridges.extend(processes);
         *bridge = Bridge::attach(&self.place, &self.args.bridge.again(), purpose)?;
         self.before = BridgeCounters::default();
         Ok(())
@@ -406,9 +415,6 @@ impl Run<'_> {
         };
         let mut pause = FIRST_LOOK;
         let mut last = Instant::now();
-        let mut connected = Vec::new();
-        // A bridge knows only who has called it, and the next one has not been called yet.
-        let mut of_earlier_bridges: Vec<(u32, sys::Process)> = Vec::new();
         loop {
             if sys::signals_seen() > signals_before {
                 end.leave();
@@ -416,20 +422,17 @@ impl Run<'_> {
             let mut life = match bridge.control.lifetime() {
                 Ok(life) => life,
                 Err(_) if bridge.has_died() => {
-                    let open = |pid: u32| Some((pid, sys::Process::open(pid).ok()?));
-                    of_earlier_bridges
-                        .extend(std::mem::take(&mut connected).into_iter().filter_map(open));
                     // A bridge that brings data away serves programs, too.
                     self.revive(bridge, Purpose::Serve)
-                        .or_else(|e| self.revive(bridge, Purpose::BringAway).map_err(|_| e))?;
+                        .or_else(|_| self.revive(bridge, Purpose::BringAway))?;
                     continue;
                 }
                 Err(e) => return Err(e.into()),
             };
-            connected.clone_from(&life.programs);
-            of_earlier_bridges.retain(|(_, process)| !process.has_ended());
-            life.programs
-                .extend(of_earlier_bridges.iter().map(|(pid, _)| pid));
+            self.connected.clone_from(&life.programs);
+            let of_earlier = &mut self.of_earlier_bridges;
+            of_earlier.retain(|(_, process)| !process.has_ended());
+            life.programs.extend(of_earlier.iter().map(|(pid, _)| pid));
             let found = outliving::find(bridge, &life, &self.attached);
             let now = Instant::now();
             let passed = now - std::mem::replace(&mut last, now);

@@ -605,6 +605,17 @@ fn what_others_remove_after_it_was_carried_over_can_be_given_up() {
             );
         }
     }
+    // Two that change places.
+    let scene = Scene::new();
+    scene.outside("echo b > d/b");
+    scene.inside("mv d t; mkdir d; mv t/a d/b; mv t/b d/a; rm -r t");
+    scene.outside("rm -r d");
+    for path in ["d/a", "d/b"] {
+        let (_, said) = scene.drain(&["--take", "theirs", path]);
+        assert!(!said.contains("not taken"), "{said}");
+    }
+    let (code, said) = scene.drain(&[]);
+    assert_eq!(code, 0, "{said}");
     // Nobody sees it any more.
     let scene = Scene::new();
     scene.inside("mkdir e; mv f e/zz");

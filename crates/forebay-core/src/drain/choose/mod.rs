@@ -230,7 +230,7 @@ impl Choose {
                     let is_gone = read(facts, &dir, &mut reads)?.is_some_and(|r| !holds_things(&r));
                     let why = match is_gone {
                         true => format!(
-                            "something else was made of its directory {dir}: choose about that first"
+                            "its directory {dir} was removed or replaced: choose about that first"
                         ),
                         false => format!("its directory {dir} is not on the PFS yet"),
                     };
@@ -243,7 +243,10 @@ impl Choose {
                 path.clone()
             }
         };
-        let went_to = went_to(facts, path, &theirs, &mut reads)?;
+        let went_to = match waits_because {
+            Some(_) => None,
+            None => went_to(facts, path, &theirs, &mut reads)?,
+        };
         let ring = match (&went_to, self.choice.side) {
             (Some(next), Side::Theirs) => ring(facts, path, next, &mut reads)?,
             _ => Vec::new(),
@@ -329,11 +332,6 @@ impl Choose {
             Some(_) => found.next().flatten(),
             None => None,
         };
-        let is_renamed_file = conflict
-            .at_origin
-            .as_ref()
-            .is_some_and(|attr| !attr.is_dir());
-        conflict.has_below &= !is_renamed_file || conflict.is_origin_replaced();
         for one in &mut conflict.ring {
             let known = one.record.arriving.as_deref();
             let is_it = |attr: &Attr| known.is_none_or(|known| known.is(attr));

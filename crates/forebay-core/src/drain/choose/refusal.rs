@@ -3,7 +3,7 @@
 use super::{Conflict, Side};
 use crate::drain::orphans::is_waiting;
 use crate::facts::Attr;
-use crate::record::PathRecord;
+use crate::record::{Kind, PathRecord};
 
 impl Conflict {
     /// Why nothing is decided for this side, if so.
@@ -67,7 +67,10 @@ impl Conflict {
 }
 
 /// Why a directory is not chosen about.
-const IS_DIR: &str = "it is a directory of the buffer: take ours, and what of theirs is in its place goes; else move theirs out of the way on the PFS and drain again, or rename or remove ours with `forebay run` and take theirs then";
+const IS_DIR: &str = "it is a directory of the buffer: if theirs is a directory as well, take ours or theirs; else move what is theirs out of the way on the PFS and drain again, or rename or remove ours with `forebay run` and take theirs then";
+
+/// The same of one that was renamed.
+const IS_RENAMED_DIR: &str = "it is a renamed directory, and programs have changed something in it: take ours, and what of theirs is in its place goes; else move what is theirs out of the way on the PFS and drain again, or rename or remove ours with `forebay run` and take theirs then";
 
 /// The same of one that has come in the place of theirs.
 const IS_DIR_OVER: &str = "it is a directory of the buffer in the place of theirs: take ours, and theirs goes with all that is in it; else move what is theirs out of the way on the PFS and drain again, or rename or remove ours with `forebay run` and take theirs then";
@@ -77,9 +80,10 @@ const IS_DIR_EXCHANGED: &str = "take ours, or exchange them back with `forebay r
 
 /// Why this directory is not chosen about.
 pub(super) fn why_no_dir(record: &PathRecord) -> &'static str {
-    match record.hides {
-        Some(_) => IS_DIR_OVER,
-        None => IS_DIR,
+    match (&record.hides, record.kind) {
+        (Some(_), _) => IS_DIR_OVER,
+        (None, Kind::Moved) => IS_RENAMED_DIR,
+        (None, _) => IS_DIR,
     }
 }
 

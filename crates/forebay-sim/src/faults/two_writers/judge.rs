@@ -140,10 +140,10 @@ impl Play {
                 return fail(LISTED, path);
             }
         }
-        // What the neighbour has brought back to one of its names counts as what it was.
-        let is_undone = |now: &(Thing, u64)| self.undone.contains(&(now.0.ino, now.1));
         let strays = lower.iter().filter(|(path, now)| {
-            let is_known = before.contains_key(*path) || self.is_theirs(**now) || is_undone(now);
+            let is_known = before.contains_key(*path)
+                || self.is_theirs(**now)
+                || self.was_brought(**now, path);
             is_reserved(path) || !is_known
         });
         match strays.map(|(path, _)| path).next() {

@@ -35,6 +35,8 @@ pub(super) struct Play {
     pub(super) theirs: BTreeMap<u64, Theirs>,
     /// What the neighbour has removed, replaced or overwritten: what users know it by, and its contents.
     pub(super) undone: BTreeSet<(u64, u64)>,
+    /// What the neighbour has renamed, and where to: what users know it by, its contents, and the path.
+    pub(super) brought: BTreeSet<(u64, u64, TreePath)>,
     /// Inodes that the neighbour has made.
     made: BTreeSet<u64>,
     /// Inodes that the neighbour has written to.
@@ -86,6 +88,7 @@ impl Play {
             world,
             theirs: BTreeMap::new(),
             undone: BTreeSet::new(),
+            brought: BTreeSet::new(),
             made: BTreeSet::new(),
             written: BTreeSet::new(),
             homes: BTreeMap::new(),
@@ -152,6 +155,11 @@ impl Play {
             true => t.thing == thing,
             false => !thing.is_dir() && t.contents == contents,
         })
+    }
+
+    /// Has the neighbour renamed this to this path?
+    pub(super) fn was_brought(&self, (thing, contents): (Thing, u64), path: &TreePath) -> bool {
+        self.brought.contains(&(thing.ino, contents, path.clone()))
     }
 
     fn call(&mut self, action: &Action) -> Result<bool, Broken> {
@@ -436,7 +444,7 @@ impl Play {
             };
             let may = match was {
                 Some(was) => is_undone(was) || both_dirs(was),
-                None => is.is_some_and(|now| self.is_theirs(*now) || is_undone(now)),
+                None => is.is_some_and(|now| self.is_theirs(*now) || self.was_brought(*now, path)),
             };
             if was != is && !may {
                 let detail = format!("{path}: {} -> {}", told(was), told(is));
@@ -467,17 +475,21 @@ impl Play {
                 .entry(number)
                 .or_insert_with(|| BTreeSet::from([path]));
         }
+        let mut placed = BTreeSet::new();
         for ((number, path), version) in moved.into_iter().zip(versions) {
             let Some((thing, contents)) = version else {
                 continue;
             };
-            self.undone.insert((thing.ino, contents));
+            self.brought.insert((thing.ino, contents, path.clone()));
             let is_back = self.is_back(number, &path);
-            if is_back {
+            if is_back && !self.written.contains(&number) {
+                self.undone.remove(&(thing.ino, contents));
                 self.theirs.remove(&number);
-                if !self.written.contains(&number) {
-                    continue;
-                }
+                continue;
+            }
+            self.undone.insert((thing.ino, contents));
+            if placed.insert(number) {
+                self.theirs.remove(&number);
             }
             let theirs = self.theirs.entry(number).or_insert(Theirs {
                 thing,
@@ -587,6 +599,12 @@ impl Play {
             }
             _ => false,
         };
+        if let (Act::Rename(_, to), Some((thing, contents))) = (act, now) {
+            self.brought.insert((thing.ino, contents, to.clone()));
+            if is_back && !self.written.contains(&number) {
+                self.undone.remove(&(thing.ino, contents));
+            }
+        }
         if !matches!(act, Act::Remove(_))
             && (!is_back || self.written.contains(&number))
             && let Some((thing, contents)) = now
