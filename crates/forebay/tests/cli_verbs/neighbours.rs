@@ -605,6 +605,26 @@ fn what_others_remove_after_it_was_carried_over_can_be_given_up() {
             );
         }
     }
+    // A directory in the place of a renamed file, in which a program has made something.
+    let scene = Scene::new();
+    scene.inside("mv f m");
+    scene.outside("mv f aside; mkdir f; echo y > f/y");
+    scene.inside("echo x > m/x");
+    let (code, said) = scene.drain(&[]);
+    assert_eq!(code, 75, "{said}");
+    for side in ["theirs", "both"] {
+        let (code, said) = scene.drain(&["--take", side, "m"]);
+        assert_eq!(code, 75, "{side}: {said}");
+        assert!(said.contains("not taken: m: "), "{side}: {said}");
+        assert_eq!(scene.view().get("m/x").map(String::as_str), Some("x\n"));
+    }
+    let (code, said) = scene.drain(&["--take", "ours", "m"]);
+    assert_eq!(code, 0, "{said}");
+    let now = tree(&scene.pfs);
+    assert_eq!(
+        (&*now["m/x"], &*now["m/y"], &*now["aside"]),
+        ("x\n", "y\n", "first\n")
+    );
     // Two that change places.
     let scene = Scene::new();
     scene.outside("echo b > d/b");

@@ -2,7 +2,7 @@
 
 use crate::bridge::ReadSet;
 use crate::drain::drain_facts::DrainFacts;
-use crate::drain::rules::{holds_things, read, speakers_of};
+use crate::drain::rules::{read, speakers_of};
 use crate::facts::Outcome;
 use crate::path::TreePath;
 use crate::record::{Kind, PathRecord};
@@ -54,7 +54,7 @@ pub(super) fn ring(
             None => None,
         };
         ring.push(Exchanged {
-            has_below: holds_things(&record) && !facts.below(&at)?.is_empty(),
+            has_below: !facts.below(&at)?.is_empty(),
             is_dir: false,
             path: at,
             record,

@@ -183,7 +183,9 @@ impl Choose {
                     (made.drained.is_some() && made.hides.is_none()).then(|| dir.clone())
                 }
                 // Others have put a file there, and a program has changed or removed it.
-                Some(other) if !holds_things(&other) => other.covers(&dir).or(Some(dir.clone())),
+                Some(other) if has_contents(&other) || other.kind == Kind::Whiteout => {
+                    other.covers(&dir).or(Some(dir.clone()))
+                }
                 _ => lower_dir(facts, &dir, &mut reads)?,
             };
             let above = dir.parent();
@@ -268,9 +270,9 @@ impl Choose {
             _ => None,
         };
         // What lay in a directory in the place of which others have put a file is not below that file.
-        let is_dir = holds_things(&record);
-        let has_below = is_dir && !facts.below(path)?.is_empty();
-        let is_single = !is_dir || record.kind == Kind::Moved;
+        let is_file = has_contents(&record) || record.kind == Kind::Whiteout;
+        let has_below = !is_file && !facts.below(path)?.is_empty();
+        let is_single = record.kind != Kind::Dir;
         let refusal = match self.choice.side {
             Side::Ours => lacks_dir.then_some(LACKS_DIR),
             Side::Theirs if lacks_dir => has_below.then_some(LACKS_DIR),
@@ -332,13 +334,15 @@ impl Choose {
             Some(_) => found.next().flatten(),
             None => None,
         };
+        let is_renamed = conflict.record.kind == Kind::Moved;
+        conflict.has_below &=
+            !is_renamed || may_hold(&conflict.record, conflict.at_origin.as_ref());
         for one in &mut conflict.ring {
+            let there = found.next().flatten();
             let known = one.record.arriving.as_deref();
             let is_it = |attr: &Attr| known.is_none_or(|known| known.is(attr));
-            one.is_dir = found
-                .next()
-                .flatten()
-                .is_some_and(|attr| attr.is_dir() && is_it(&attr));
+            one.has_below &= may_hold(&one.record, there.as_ref());
+            one.is_dir = there.is_some_and(|attr| attr.is_dir() && is_it(&attr));
         }
         conflict.is_of_both = conflict.record.kind == Kind::Dir
             && conflict.record.hides.is_none()
@@ -379,6 +383,12 @@ impl Choose {
             theirs => State::Decide(conflict, theirs.as_ref().map(Identity::of)),
         };
     }
+}
+
+/// Was it a directory that was renamed, or have others put one in the place of a file (`there`: what is at its origin)? In either
+/// programs may have made something.
+fn may_hold(renamed: &PathRecord, there: Option<&Attr>) -> bool {
+    holds_things(renamed) || there.is_some_and(Attr::is_dir)
 }
 
 /// The name of a second version: `NAME.ours`, `NAME.ours-2` and so on.
