@@ -244,7 +244,7 @@ struct Run<'a> {
     recorder: Option<Recorder>,
     verbose: bool,
     /// Who was connected to the bridge when it was asked last.
-    connected: Vec<u32>,
+    connected: Vec<(u32, sys::Process)>,
     /// Who was connected to a bridge that has died: the next one has not been called yet.
     of_earlier_bridges: Vec<(u32, sys::Process)>,
 }
@@ -398,12 +398,22 @@ impl Run<'_> {
         if !self.ended.restarts.one_more(now, purpose) {
             return Err(fault("the bridge has died again and again"));
         }
-        let connected = std::mem::take(&mut self.connected).into_iter();
-        let processes = connected.filter_map(|pid| Some((pid, sys::Process::open(pid).ok()?)));
-        self.of_earlier_bridges.extend(processes);
+        self.of_earlier_bridges.append(&mut self.connected);
         *bridge = Bridge::attach(&self.place, &self.args.bridge.again(), purpose)?;
         self.before = BridgeCounters::default();
         Ok(())
+    }
+
+    /// Takes down who is connected now, in a way that is not mistaken when its id is somebody else's.
+    fn keep_connected(&mut self, programs: &[u32]) {
+        let connected = &mut self.connected;
+        connected.retain(|(pid, process)| programs.contains(pid) && !process.has_ended());
+        for pid in programs {
+            let is_new = connected.iter().all(|(known, _)| known != pid);
+            if is_new && let Ok(process) = sys::Process::open(*pid) {
+                connected.push((*pid, process));
+            }
+        }
     }
 
     /// Waits for processes that go on, as long as `end` says. Gives those that it does not wait for any longer.
@@ -429,7 +439,7 @@ impl Run<'_> {
                 }
                 Err(e) => return Err(e.into()),
             };
-            self.connected.clone_from(&life.programs);
+            self.keep_connected(&life.programs);
             let of_earlier = &mut self.of_earlier_bridges;
             of_earlier.retain(|(_, process)| !process.has_ended());
             life.programs.extend(of_earlier.iter().map(|(pid, _)| pid));
