@@ -117,7 +117,7 @@ def memory(forebay, folder):
 
 def pauses(forebay, folder):
     # A wait for a processor: what the kernel says of the caller, and of the one thread of the bridge that waited longest.
-    print("others, while             s     calls   p99 ms  longest ms  over 20 ms  these two without waits for a processor")
+    print("others, while             s     calls   p99 ms  longest ms  over 20 ms  these two without waits for a processor, at least")
     buffer = Buffer(forebay, folder)
     make(f"{buffer.root}/d", LISTED)
     bridge = buffer.up()

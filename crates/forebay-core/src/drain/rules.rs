@@ -277,6 +277,29 @@ pub(super) fn upwards(from: &TreePath) -> impl Iterator<Item = TreePath> {
     std::iter::successors(Some(from.clone()), above)
 }
 
+/// Why a directory is not on the PFS, in words.
+pub(super) enum Unsettled {
+    /// What is in the buffer in its place will not be one.
+    Gone(String),
+    /// It is still to come there.
+    Comes(String),
+}
+
+/// Why the directory at `dir`, which is [`unsettled`], is not on the PFS.
+pub(super) fn why_unsettled(
+    facts: &dyn DrainFacts,
+    dir: &TreePath,
+    reads: &mut ReadSet,
+) -> Outcome<Unsettled> {
+    let will_be = read(facts, dir, reads)?.is_none_or(|there| holds_things(&there));
+    Ok(match will_be {
+        true => Unsettled::Comes(format!("its directory {dir} is not on the PFS yet")),
+        false => Unsettled::Gone(format!(
+            "its directory {dir} was removed or replaced: choose about that first"
+        )),
+    })
+}
+
 /// Why nothing may be put at `path` on the PFS now; `None` if something may.
 pub(super) fn obstacle(
     facts: &dyn DrainFacts,
@@ -284,10 +307,9 @@ pub(super) fn obstacle(
     reads: &mut ReadSet,
 ) -> Outcome<Option<Reason>> {
     if let Some(dir) = unsettled(facts, &path.parent(), reads)? {
-        let will_be = read(facts, &dir, reads)?.is_none_or(|there| holds_things(&there));
-        return Ok(Some(match will_be {
-            true => Reason::Blocked(format!("its directory {dir} is not on the PFS yet")),
-            false => Reason::NoDirectory,
+        return Ok(Some(match why_unsettled(facts, &dir, reads)? {
+            Unsettled::Gone(_) => Reason::NoDirectory,
+            Unsettled::Comes(why) => Reason::Blocked(why),
         }));
     }
     let why = || Reason::Blocked("what it replaces could not be removed or renamed".to_owned());

@@ -625,6 +625,21 @@ fn what_others_remove_after_it_was_carried_over_can_be_given_up() {
         (&*now["m/x"], &*now["m/y"], &*now["aside"]),
         ("x\n", "y\n", "first\n")
     );
+    // The same, in which a program has removed or replaced something of theirs: that is in it wherever it is, and back at any time.
+    for inside in ["rm m/y", "echo x > m/y"] {
+        let scene = Scene::new();
+        scene.inside("mv f m");
+        scene.outside("mv f aside; mkdir f; echo y > f/y");
+        scene.inside(inside);
+        scene.outside("mv f g");
+        let (code, said) = scene.drain(&["--take", "theirs", "m"]);
+        assert_eq!(code, 75, "{inside}: {said}");
+        assert!(said.contains("not taken: m: "), "{inside}: {said}");
+        scene.outside("mv g f");
+        scene.drain(&[]);
+        let now = tree(&scene.pfs);
+        assert_eq!((&*now["f/y"], &*now["aside"]), ("y\n", "first\n"));
+    }
     // Two that change places.
     let scene = Scene::new();
     scene.outside("echo b > d/b");

@@ -1,5 +1,6 @@
 //! Renamed things that have exchanged their names: none can have its old name back unless all get theirs.
 
+use super::Below;
 use crate::bridge::ReadSet;
 use crate::drain::drain_facts::DrainFacts;
 use crate::drain::rules::{read, speakers_of};
@@ -16,7 +17,7 @@ const MOST_EXCHANGED: usize = 100;
 pub(super) struct Exchanged {
     pub(super) path: TreePath,
     pub(super) record: PathRecord,
-    pub(super) has_below: bool,
+    pub(super) below: Below,
     /// It is a directory.
     pub(super) is_dir: bool,
 }
@@ -54,7 +55,7 @@ pub(super) fn ring(
             None => None,
         };
         ring.push(Exchanged {
-            has_below: !facts.below(&at)?.is_empty(),
+            below: Below::of(facts, &at)?,
             is_dir: false,
             path: at,
             record,

@@ -6,7 +6,10 @@ mod refusal;
 
 use super::act::{Act, DrainVerdict, Got, Trouble, Use, Work};
 use super::drain_facts::DrainFacts;
-use super::rules::{Update, commit_of, has_contents, holds_things, lower_dir, read, unsettled};
+use super::rules::{
+    Unsettled, Update, commit_of, has_contents, holds_things, lower_dir, read, unsettled,
+    why_unsettled,
+};
 use super::sheet::Sheet;
 use super::strand::Strand;
 use crate::bridge::{Mutation, ReadSet};
@@ -87,8 +90,8 @@ struct Conflict {
     origin: Option<TreePath>,
     /// What is there now.
     at_origin: Option<Attr>,
-    /// There are records below it.
-    has_below: bool,
+    /// What is below it in the buffer.
+    below: Below,
     /// What was renamed away from where their version is.
     went_to: Option<TreePath>,
     /// What has taken the old place of the renamed thing, and would replace it if it went back there.
@@ -229,13 +232,8 @@ impl Choose {
             None if lacks_dir => path.clone(),
             None => {
                 if let Some(dir) = unsettled(facts, &path.parent(), &mut reads)? {
-                    let is_gone = read(facts, &dir, &mut reads)?.is_some_and(|r| !holds_things(&r));
-                    let why = match is_gone {
-                        true => format!(
-                            "its directory {dir} was removed or replaced: choose about that first"
-                        ),
-                        false => format!("its directory {dir} is not on the PFS yet"),
-                    };
+                    let (Unsettled::Gone(why) | Unsettled::Comes(why)) =
+                        why_unsettled(facts, &dir, &mut reads)?;
                     if record.kind != Kind::Moved {
                         self.refuse(&why, sheet);
                         return Ok(());
@@ -271,7 +269,11 @@ impl Choose {
         };
         // What lay in a directory in the place of which others have put a file is not below that file.
         let is_file = has_contents(&record) || record.kind == Kind::Whiteout;
-        let has_below = !is_file && !facts.below(path)?.is_empty();
+        let below = match is_file {
+            true => Below::default(),
+            false => Below::of(facts, path)?,
+        };
+        let has_below = below.has_any;
         let is_single = record.kind != Kind::Dir;
         let refusal = match self.choice.side {
             Side::Ours => lacks_dir.then_some(LACKS_DIR),
@@ -300,7 +302,7 @@ impl Choose {
             theirs,
             origin: record.origin.clone(),
             at_origin: None,
-            has_below,
+            below,
             went_to,
             replaced_by,
             ring,
@@ -335,13 +337,15 @@ impl Choose {
             None => None,
         };
         let is_renamed = conflict.record.kind == Kind::Moved;
-        conflict.has_below &=
-            !is_renamed || may_hold(&conflict.record, conflict.at_origin.as_ref());
+        if is_renamed {
+            let (record, there) = (&conflict.record, conflict.at_origin.as_ref());
+            conflict.below.may_be_left(record, there);
+        }
         for one in &mut conflict.ring {
             let there = found.next().flatten();
             let known = one.record.arriving.as_deref();
             let is_it = |attr: &Attr| known.is_none_or(|known| known.is(attr));
-            one.has_below &= may_hold(&one.record, there.as_ref());
+            one.below.may_be_left(&one.record, there.as_ref());
             one.is_dir = there.is_some_and(|attr| attr.is_dir() && is_it(&attr));
         }
         conflict.is_of_both = conflict.record.kind == Kind::Dir
@@ -385,10 +389,30 @@ impl Choose {
     }
 }
 
-/// Was it a directory that was renamed, or have others put one in the place of a file (`there`: what is at its origin)? In either
-/// programs may have made something.
-fn may_hold(renamed: &PathRecord, there: Option<&Attr>) -> bool {
-    holds_things(renamed) || there.is_some_and(Attr::is_dir)
+/// What the buffer has below something.
+#[derive(Clone, Copy, Default)]
+struct Below {
+    /// There are records.
+    has_any: bool,
+    /// One of them hides something of the PFS, so that it has to go or to wait with what it is below.
+    hides: bool,
+}
+
+impl Below {
+    fn of(facts: &dyn DrainFacts, path: &TreePath) -> Outcome<Self> {
+        let records = facts.below(path)?;
+        Ok(Below {
+            has_any: !records.is_empty(),
+            hides: records.iter().any(|(_, record)| record.hides.is_some()),
+        })
+    }
+
+    /// It is below something renamed, which goes back to its old place, where now is `there`. Unless it was a directory, or others have put
+    /// one there, nothing of it can be in that, and it is chosen about by itself.
+    fn may_be_left(&mut self, renamed: &PathRecord, there: Option<&Attr>) {
+        let may_hold = holds_things(renamed) || there.is_some_and(Attr::is_dir);
+        self.has_any &= may_hold || self.hides;
+    }
 }
 
 /// The name of a second version: `NAME.ours`, `NAME.ours-2` and so on.

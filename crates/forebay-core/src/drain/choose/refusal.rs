@@ -11,14 +11,14 @@ impl Conflict {
         let is_ours = side == Side::Ours;
         let is_replaced = self.is_origin_replaced();
         let has_dir_at_origin = self.at_origin.as_ref().is_some_and(Attr::is_dir);
-        if let Some(dir) = self.ring.iter().find(|one| one.is_dir || one.has_below) {
+        if let Some(dir) = self.ring.iter().find(|one| one.is_dir || one.below.has_any) {
             return Some(format!(
                 "it has exchanged names with the directory {}: {IS_DIR_EXCHANGED}",
                 dir.path
             ));
         }
         if let Some(path) = self.replaced_by.as_ref().filter(|_| !is_replaced) {
-            let is_dir = has_dir_at_origin || self.has_below;
+            let is_dir = has_dir_at_origin || self.below.has_any;
             let instead = match (self.lacks_dir, is_dir) {
                 // It only gets another name.
                 (true, _) => "both",
@@ -29,14 +29,14 @@ impl Conflict {
                 "{path} has taken its old place, and would replace it: take {instead}"
             ));
         }
-        if is_replaced && self.at_origin.is_none() && self.has_below {
+        if is_replaced && self.at_origin.is_none() && self.below.has_any {
             return Some(IS_GONE_ABOVE.to_owned());
         }
         let why = match &self.went_to {
             // It would show in two places.
             Some(_)
                 if !self.ring.is_empty()
-                    && !self.has_below
+                    && !self.below.has_any
                     && (is_replaced || !has_dir_at_origin) =>
             {
                 return None;
@@ -47,7 +47,7 @@ impl Conflict {
             _ if self.is_of_both && side != Side::Both => return None,
             // It only gets another name.
             _ if side == Side::Both && self.lacks_dir && !is_replaced => return None,
-            _ if !is_ours && (self.has_below || has_dir_at_origin && !is_replaced) => {
+            _ if !is_ours && (self.below.has_any || has_dir_at_origin && !is_replaced) => {
                 why_no_dir(&self.record)
             }
             _ if side == Side::Both
@@ -58,7 +58,7 @@ impl Conflict {
             }
             _ if side == Side::Both && is_replaced => IS_REPLACED,
             _ if is_ours && is_replaced && self.at_origin.is_none() => IS_GONE,
-            _ if is_ours && is_replaced && self.has_below && !has_dir_at_origin => IS_NO_DIR,
+            _ if is_ours && is_replaced && self.below.has_any && !has_dir_at_origin => IS_NO_DIR,
             _ if side == Side::Theirs && is_waiting(&self.record) && !is_replaced => WAITS,
             _ => return None,
         };
@@ -70,7 +70,7 @@ impl Conflict {
 const IS_DIR: &str = "it is a directory of the buffer: if theirs is a directory as well, take ours or theirs; else move what is theirs out of the way on the PFS and drain again, or rename or remove ours with `forebay run` and take theirs then";
 
 /// The same of one that was renamed.
-const IS_RENAMED_DIR: &str = "it is a renamed directory, and programs have changed something in it: take ours, and what of theirs is in its place goes; else move what is theirs out of the way on the PFS and drain again, or rename or remove ours with `forebay run` and take theirs then";
+const IS_RENAMED_DIR: &str = "it is a directory that was renamed, or others have put one in its old place: take ours, and what of theirs is in its place goes; else move what is theirs out of the way on the PFS and drain again, or rename or remove ours with `forebay run` and take theirs then";
 
 /// The same of one that has come in the place of theirs.
 const IS_DIR_OVER: &str = "it is a directory of the buffer in the place of theirs: take ours, and theirs goes with all that is in it; else move what is theirs out of the way on the PFS and drain again, or rename or remove ours with `forebay run` and take theirs then";
