@@ -3,10 +3,12 @@
 mod common;
 
 use common::{Pfs, forebay, is_possible};
-use serde_json::Value;
+use forebay_core::collective::{Layout, lustre_attribute};
+use serde_json::{Value, json};
 use std::fs;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 
 /// Two clients of a stand-in with these options, in a folder of this name.
 fn two_clients(name: &str, options: &[&str]) -> (PathBuf, Pfs) {
@@ -107,19 +109,24 @@ fn one_client_says_that_two_nodes_may_differ_and_keeps_nothing() {
     let _ = fs::remove_dir_all(folder);
 }
 
-#[test]
-fn a_collective_read_sees_what_another_client_has_just_added() {
+/// The collective layer beside the command, if two ranks with a file on a stand-in can be started.
+fn layer() -> Result<PathBuf, String> {
     let layer = forebay().with_file_name("libforebay_mpiio.so");
     let has_mpi = Command::new("mpicc.openmpi")
         .arg("--version")
         .output()
         .is_ok();
-    forebay_testkit::skip_unless!(
-        is_possible() && layer.exists() && has_mpi,
-        "this needs root, FUSE, Open MPI and {}",
-        layer.display()
-    );
-    let (folder, pfs) = two_clients("grown", &[]);
+    match is_possible() && layer.exists() && has_mpi {
+        true => Ok(layer),
+        false => Err(format!(
+            "this needs root, FUSE, Open MPI and {}",
+            layer.display()
+        )),
+    }
+}
+
+/// Builds `grown.c` in a folder and runs two ranks of it on the files of these clients, with the layer and these variables.
+fn grow(layer: &Path, folder: &Path, at: &[PathBuf], variables: &[(&str, &str)]) -> Output {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/grown.c");
     let program = folder.join("grown");
     let built = Command::new("mpicc.openmpi")
@@ -139,16 +146,113 @@ fn a_collective_read_sees_what_another_client_has_just_added() {
         "2",
         "env",
     ];
-    let output = Command::new("timeout")
+    Command::new("timeout")
         .args(start)
         .arg(format!("LD_PRELOAD={}", layer.display()))
-        .arg("FOREBAY_COLLECTIVE_HINTS=forebay_collective=always")
+        .args(
+            variables
+                .iter()
+                .map(|(name, value)| format!("{name}={value}")),
+        )
         .arg(&program)
-        .args(pfs.at.iter().map(|dir| dir.join("file")))
+        .args(at.iter().map(|dir| dir.join("file")))
         .env("OMPI_MCA_btl_vader_single_copy_mechanism", "none")
         .env("OMPI_MCA_mpi_yield_when_idle", "1")
         .output()
-        .expect("timeout starts");
+        .expect("timeout starts")
+}
+
+#[test]
+fn the_layer_asks_the_file_system_how_a_file_lies_on_its_servers() {
+    let layer = layer();
+    forebay_testkit::skip_unless!(layer.is_ok(), "{}", layer.unwrap_err());
+    let options = [
+        "--locks",
+        "server-extents",
+        "--servers",
+        "2",
+        "--granule",
+        "65536",
+    ];
+    let (folder, pfs) = two_clients("stripes", &options);
+    // This one lies on three servers in stripes of 1 MiB, whatever the others do.
+    let own = lustre_attribute(Layout::new(1 << 20, 3));
+    let explained = |file: &str, hints: &str| {
+        let to = folder.join(format!("{file}.json"));
+        let at = [pfs.at[0].join(file), pfs.at[0].join(file)];
+        for dir in &at {
+            fs::create_dir_all(dir).expect("a directory");
+        }
+        fs::write(at[0].join("file"), "").expect("a file");
+        if file == "own" {
+            let made = fs::File::open(at[0].join("file")).expect("the file");
+            forebay_sys::set_xattr(made.as_fd(), b"lustre.lov", &own).expect("an attribute");
+        }
+        let variables = [
+            ("FOREBAY_COLLECTIVE_HINTS", hints),
+            ("FOREBAY_COLLECTIVE_EXPLAIN", to.to_str().expect("a name")),
+        ];
+        let output = grow(
+            layer.as_ref().expect("it is there"),
+            &folder,
+            &at,
+            &variables,
+        );
+        assert!(output.status.success(), "{output:?}");
+        let text = fs::read_to_string(&to).unwrap_or_else(|e| panic!("{e}: {output:?}"));
+        let line = text.lines().next().expect("a line");
+        let said: Value = serde_json::from_str(line).expect("a line of JSON");
+        [
+            "granule_bytes",
+            "granule_known",
+            "servers",
+            "servers_known",
+            "method",
+        ]
+        .map(|name| said[name].clone())
+    };
+    let hints = "forebay_collective=always;forebay_locks=server";
+    let of_all = explained("all", hints);
+    assert_eq!(
+        of_all[..4],
+        [
+            json!(65536),
+            json!("of the file"),
+            json!(2),
+            json!("of the file")
+        ]
+    );
+    let of_own = explained("own", hints);
+    assert_eq!(
+        of_own[..4],
+        [
+            json!(1 << 20),
+            json!("of the file"),
+            json!(3),
+            json!("of the file")
+        ]
+    );
+    let asked = explained("asked", &format!("{hints};striping_factor=4"));
+    assert_eq!(
+        asked[..4],
+        [
+            json!(65536),
+            json!("of the file"),
+            json!(4),
+            json!("asked for")
+        ]
+    );
+    drop(pfs);
+    let _ = fs::remove_dir_all(folder);
+}
+
+#[test]
+fn a_collective_read_sees_what_another_client_has_just_added() {
+    let layer = layer();
+    forebay_testkit::skip_unless!(layer.is_ok(), "{}", layer.unwrap_err());
+    let (folder, pfs) = two_clients("grown", &[]);
+    let variables = [("FOREBAY_COLLECTIVE_HINTS", "forebay_collective=always")];
+    let output = grow(&layer.expect("it is there"), &folder, &pfs.at, &variables);
     let said = String::from_utf8_lossy(&output.stdout);
     assert_eq!(said, "16000 bytes\n16000 bytes\n", "{output:?}");
     drop(pfs);

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::time::Instant;
 
 use forebay_core::collective::{
-    Arrangement, Extent, FileDomain, FileDomains, Groups, LockTraffic, Method, Wishes,
-    fitting_count, json_string, lock_traffic,
+    Arrangement, Extent, FileDomain, FileDomains, Groups, LayoutSource, LockTraffic, Method,
+    Wishes, fitting_count, json_string, lock_traffic,
 };
 
 /// Domains that a text lists; there may be thousands.
@@ -244,14 +244,14 @@ impl Explanation<'_> {
             );
             return text;
         };
-        let granule = arranged.layout.granule_bytes;
+        let (granule, servers) = (arranged.layout.granule_bytes, arranged.layout.servers);
+        let [granule_is, servers_are] = arranged.layout_sources.map(LayoutSource::in_words);
         row(
             "locks",
             format!(
-                "{}, {}; granule {granule} bytes, servers {}",
+                "{}, {}; granule {granule} bytes, {granule_is}; servers {servers}, {servers_are}",
                 arranged.protocol.name(),
                 arranged.source.in_words(),
-                arranged.layout.servers
             ),
         );
         row(
@@ -354,15 +354,17 @@ impl Explanation<'_> {
         if let Some(arranged) = self.arrangement {
             let _ = write!(
                 json,
-                ",\"method\":{},\"reason\":{},\"aggregators\":{:?},\"locks\":{},\"locks_known\":{},\"granule_bytes\":{},\"servers\":{},\
-                 \"cb_buffer_size\":{}",
+                ",\"method\":{},\"reason\":{},\"aggregators\":{:?},\"locks\":{},\"locks_known\":{},\"granule_bytes\":{},\"granule_known\":{},\
+                 \"servers\":{},\"servers_known\":{},\"cb_buffer_size\":{}",
                 json_string(arranged.method.in_words()),
                 json_string(arranged.reason),
                 arranged.aggregators,
                 json_string(arranged.protocol.name()),
                 json_string(arranged.source.in_words()),
                 arranged.layout.granule_bytes,
+                json_string(arranged.layout_sources[0].in_words()),
                 arranged.layout.servers,
+                json_string(arranged.layout_sources[1].in_words()),
                 arranged.buffer_bytes
             );
         }

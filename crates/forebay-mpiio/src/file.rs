@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forebay_core::collective::{
-    Access, Arrangement, CallToCapture, CarriedOutBy, LeftOut, MeasuredLocks, View, Wishes,
+    Access, Arrangement, CallToCapture, CarriedOutBy, LeftOut, MeasuredLocks, PfsFacts, Striping,
+    View, Wishes,
 };
 use rustix::io::Errno;
 
@@ -180,8 +181,11 @@ fn arrange(
     asked: Wishes,
 ) -> Result<(Option<Here>, Told), Failed> {
     let first = processes.rank == 0;
+    let identity = storage::identify(path).ok();
+    let striping = identity.filter(|_| first);
+    let striping = striping.and_then(|identity| storage::striping(path, &identity));
     let wishes = match first {
-        true => settings::wishes(asked, path),
+        true => settings::wishes(asked, striping, path),
         false => Wishes::default(),
     };
     let told = Told {
@@ -189,12 +193,13 @@ fn arrange(
         traces: output::traces(),
     };
     let told = told.to_word();
-    let mut mine = vec![crate::node::number(), 0, 0, 0, 0, 0, 0, 0, told];
-    if let (Ok(identity), false) = (storage::identify(path), wishes.off) {
+    let mut mine = vec![crate::node::number(), 0, 0, 0, 0, 0, 0, 0, 0, 0, told];
+    if let (Some(identity), false) = (identity, wishes.off) {
         let local = crate::node::aggregators().into();
         let measured = first.then(|| settings::measured(identity.device)).flatten();
         mine[1..5].copy_from_slice(&[1, identity.inode, identity.fs_type as u64, local]);
         mine[5..8].copy_from_slice(&MeasuredLocks::to_words(measured));
+        mine[8..10].copy_from_slice(&Striping::to_words(striping));
     }
     mine.extend(wishes.to_words());
     let all = mpi.allgather(processes, &mine)?;
@@ -207,12 +212,18 @@ fn arrange(
         protocol,
         granule,
         servers,
+        stripe_bytes,
+        stripe_servers,
         told,
-    ] = all[..9]
+    ] = all[..11]
     else {
         return Err(Failed);
     };
-    let measured = MeasuredLocks::from_words([protocol, granule, servers]);
+    let pfs = PfsFacts {
+        fs_type: fs_type as i64,
+        striping: Striping::from_words([stripe_bytes, stripe_servers]),
+        measured: MeasuredLocks::from_words([protocol, granule, servers]),
+    };
     // Where a file lies on the disk of one node, others may see it by NFS.
     let is_same = |each: &[u64]| each[1] == 1 && each[3] == fs_type;
     let told = Told::from_word(told);
@@ -225,8 +236,8 @@ fn arrange(
         *known.entry(each[0]).or_insert(next)
     };
     let nodes: Vec<u32> = all.chunks(mine.len()).map(node).collect();
-    let wishes = Wishes::from_words(&all[9..mine.len()]);
-    let arrangement = Arrangement::new(&wishes, fs_type as i64, measured, &nodes, local as u32);
+    let wishes = Wishes::from_words(&all[11..mine.len()]);
+    let arrangement = Arrangement::new(&wishes, pfs, &nodes, local as u32);
     let mut here = Here {
         arrangement,
         nodes: known.len() as u32,

@@ -14,6 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
+use forebay_core::collective::Striping;
 use rustix::io::Errno;
 
 /// What a path leads to.
@@ -25,7 +26,12 @@ pub struct Identity {
     pub fs_type: i64,
     /// Major and minor number of the device.
     pub device: (u32, u32),
+    /// The size of I/O in bytes that the file system prefers.
+    pub block_bytes: u64,
 }
+
+/// The largest extended attribute that Linux knows.
+const ATTRIBUTE_BYTES: usize = 64 << 10;
 
 /// `NFS_SUPER_MAGIC`: a client may keep old bytes, and MPI libraries lock each access against that.
 const NFS: i64 = 0x6969;
@@ -46,6 +52,7 @@ pub fn identify(path: &Path) -> Result<Identity, Errno> {
             inode: facts.ino(),
             fs_type,
             device: (libc::major(facts.dev()), libc::minor(facts.dev())),
+            block_bytes: facts.blksize(),
         }),
     }
 }
@@ -59,6 +66,22 @@ fn fs_type(path: &Path) -> Result<i64, Errno> {
     }
     // SAFETY: the call has filled it.
     Ok(unsafe { facts.assume_init() }.f_type)
+}
+
+/// How a file lies on the servers, if its file system tells.
+pub fn striping(path: &Path, identity: &Identity) -> Option<Striping> {
+    let path = CString::new(path.as_os_str().as_bytes()).ok()?;
+    Striping::ask(identity.fs_type, identity.block_bytes, |name| {
+        let name = CString::new(name).ok()?;
+        let mut value = vec![0; ATTRIBUTE_BYTES];
+        // SAFETY: both names are C strings, and there is room for as many bytes as it is told.
+        let bytes = unsafe {
+            let to = value.as_mut_ptr().cast();
+            libc::getxattr(path.as_ptr(), name.as_ptr(), to, value.len())
+        };
+        value.truncate(usize::try_from(bytes).ok()?);
+        Some(value)
+    })
 }
 
 /// A file, open for what the program opened it for.

@@ -3,7 +3,7 @@
 
 use forebay_core::collective::{
     Access, Arrangement, CallToCapture, CapturedAccesses, CarriedOutBy, Decomposition, LeftOut,
-    Method, Wishes, cut_off_line,
+    Method, PfsFacts, Wishes, cut_off_line,
 };
 use forebay_sim::collective::{
     Locks, Parameters, Replay, System, Trace, alike, array_blocks, chart_replays, measure,
@@ -14,7 +14,7 @@ const LUSTRE: i64 = 0x0bd0_0bd0;
 fn arrangement(hints: &str) -> Arrangement {
     let mut wishes = Wishes::default();
     wishes.set_all(hints);
-    Arrangement::new(&wishes, LUSTRE, None, &[0, 0, 1, 1], 1)
+    Arrangement::new(&wishes, PfsFacts::of_type(LUSTRE), &[0, 0, 1, 1], 1)
 }
 
 fn call<'a>(

@@ -16,7 +16,7 @@ mod weather;
 use anyhow::{Context, Result};
 use clap::Parser;
 use files::{Files, Node};
-use forebay_core::collective::Layout;
+use forebay_core::collective::{Layout, lustre_attribute};
 use forebay_sim::collective::Locks;
 use fuser::{
     Config, Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, KernelConfig,
@@ -83,6 +83,8 @@ struct Slow {
     write_behind: bool,
     latency: Duration,
     exchanges: bool,
+    /// What it tells of how a file lies on its servers.
+    stripes: Option<Vec<u8>>,
     weather: Weather,
     counts: Arc<Mutex<BTreeMap<&'static str, u64>>>,
 }
@@ -454,7 +456,9 @@ impl Filesystem for Slow {
         let value = self.call("getxattr", |files| {
             knows_attribute(name)?;
             let node = files.node(ino.0)?;
-            node.xattrs.get(name).cloned().ok_or(Errno::ENODATA)
+            let stripes = self.stripes.as_ref().filter(|_| name == "lustre.lov");
+            let value = node.xattrs.get(name).or(stripes);
+            value.cloned().ok_or(Errno::ENODATA)
         });
         xattr(reply, size, value);
     }
@@ -476,6 +480,12 @@ impl Filesystem for Slow {
         });
         empty(reply, outcome);
     }
+}
+
+/// Where servers keep the locks it stands in for Lustre, which tells of each file how it lies on them.
+fn stripes(locks: Locks, layout: Layout) -> Option<Vec<u8>> {
+    let on_servers = matches!(locks, Locks::ServerExtents | Locks::ServerGrown);
+    on_servers.then(|| lustre_attribute(layout))
 }
 
 /// Access control lists would have to change modes.
@@ -503,6 +513,7 @@ fn main() -> Result<()> {
         write_behind: cli.write_behind,
         latency: Duration::from_micros(cli.latency_us),
         exchanges: cli.exchange,
+        stripes: stripes(cli.locks, layout),
         weather: weather.clone(),
         counts: Arc::clone(&counts),
     };

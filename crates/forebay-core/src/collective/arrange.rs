@@ -1,7 +1,7 @@
 //! Settings of a file, as hints and the environment give them, and the arrangement that follows from them.
 
 use super::{
-    Groups, Layout, LockProtocol, MeasuredLocks, Method, Situation, aggregators, choose,
+    Groups, Layout, LockProtocol, MeasuredLocks, Method, Situation, Striping, aggregators, choose,
     fitting_count, protocol_of,
 };
 use crate::pfs_kind;
@@ -103,6 +103,15 @@ impl Wishes {
 }
 
 impl Wishes {
+    /// Leaves out how the file should lie on the servers, where the file system tells how it does. To be called with the hints
+    /// of the program alone: they count when a file is made, and this one may have been made before.
+    pub fn yield_to(&mut self, told: Option<Striping>) {
+        if let Some(told) = told {
+            self.stripe_bytes = None;
+            self.servers = self.servers.filter(|_| told.servers.is_none());
+        }
+    }
+
     /// What to ask for so that a file is arranged like this again.
     pub fn repeating(arranged: &Arrangement) -> Self {
         Wishes {
@@ -258,6 +267,70 @@ impl LockSource {
     }
 }
 
+/// Where the granule or the servers of a file are known from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LayoutSource {
+    /// Somebody has said so.
+    Asked,
+    /// The file system tells it of this file.
+    Told,
+    /// `forebay probe` has measured it on this mount.
+    Measured,
+    /// Nobody knows.
+    Assumed,
+}
+
+impl LayoutSource {
+    /// For a report.
+    pub fn in_words(self) -> &'static str {
+        match self {
+            LayoutSource::Asked => "asked for",
+            LayoutSource::Told => "of the file",
+            LayoutSource::Measured => "measured",
+            LayoutSource::Assumed => "assumed",
+        }
+    }
+}
+
+/// What is known of the file system of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PfsFacts {
+    /// `statfs.f_type`.
+    pub fs_type: i64,
+    /// What it tells of the file.
+    pub striping: Option<Striping>,
+    /// What `forebay probe` has measured.
+    pub measured: Option<MeasuredLocks>,
+}
+
+impl PfsFacts {
+    /// A file system of which no more than its `statfs.f_type` is known.
+    pub fn of_type(fs_type: i64) -> Self {
+        PfsFacts {
+            fs_type,
+            ..Self::default()
+        }
+    }
+}
+
+/// The first of these that is known, and where from.
+fn first_known<T>(
+    asked: Option<T>,
+    told: Option<T>,
+    measured: Option<T>,
+    assumed: T,
+) -> (T, LayoutSource) {
+    let known = [
+        (asked, LayoutSource::Asked),
+        (told, LayoutSource::Told),
+        (measured, LayoutSource::Measured),
+    ];
+    let mut known = known
+        .into_iter()
+        .filter_map(|(value, source)| Some((value?, source)));
+    known.next().unwrap_or((assumed, LayoutSource::Assumed))
+}
+
 /// How the collective calls on a file are carried out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Arrangement {
@@ -267,6 +340,8 @@ pub struct Arrangement {
     pub aggregators: Vec<u32>,
     /// How the file lies on the servers.
     pub layout: Layout,
+    /// Where its granule and its servers are known from.
+    pub layout_sources: [LayoutSource; 2],
     /// Bytes that an aggregator handles in a round.
     pub buffer_bytes: u64,
     /// Whether every call is to be taken over that can be.
@@ -292,32 +367,35 @@ impl Arrangement {
     /// The granule of a file system that does not tell: 1 MiB.
     const GRANULE_BYTES: u64 = 1 << 20;
 
-    /// Arranges a file on a file system of this `statfs.f_type` that `forebay probe` may have measured, `nodes[i]` being the
-    /// node of rank `i`. `local` is the number of aggregators on a node where clients have no locks to share.
+    /// Arranges a file, `nodes[i]` being the node of rank `i`. `local` is the number of aggregators on a node where clients have
+    /// no locks to share.
     ///
     /// # Panics
     /// If there is no process.
-    pub fn new(
-        wishes: &Wishes,
-        fs_type: i64,
-        measured: Option<MeasuredLocks>,
-        nodes: &[u32],
-        local: u32,
-    ) -> Self {
+    pub fn new(wishes: &Wishes, pfs: PfsFacts, nodes: &[u32], local: u32) -> Self {
+        let PfsFacts {
+            fs_type,
+            striping,
+            measured,
+        } = pfs;
         let (protocol, source) = match (wishes.locks, measured) {
             (Some(protocol), _) => (protocol, LockSource::Asked),
             (None, Some(measured)) => (measured.protocol, LockSource::Measured),
             (None, None) => (protocol_of(fs_type), LockSource::Type),
         };
-        let granule = wishes
-            .stripe_bytes
-            .or(measured.and_then(|m| m.granule_bytes));
-        let granule = granule.unwrap_or(Self::GRANULE_BYTES);
-        let servers = wishes.servers.or(measured.and_then(|m| m.servers));
-        let layout = Layout::new(
-            granule.clamp(1, Layout::MAX_GRANULE_BYTES),
-            servers.unwrap_or(1),
+        let (granule, granule_source) = first_known(
+            wishes.stripe_bytes,
+            striping.map(|s| s.stripe_bytes),
+            measured.and_then(|m| m.granule_bytes),
+            Self::GRANULE_BYTES,
         );
+        let (servers, servers_source) = first_known(
+            wishes.servers,
+            striping.and_then(|s| s.servers),
+            measured.and_then(|m| m.servers),
+            1,
+        );
+        let layout = Layout::new(granule.clamp(1, Layout::MAX_GRANULE_BYTES), servers);
         let is_free = protocol == LockProtocol::None && !pfs_kind::may_wait(fs_type);
         let default = if is_free { local.max(1) } else { 1 };
         let per_node = wishes.per_node.unwrap_or(default);
@@ -343,6 +421,7 @@ impl Arrangement {
             method,
             aggregators: aggregators(nodes, per_node, number),
             layout,
+            layout_sources: [granule_source, servers_source],
             buffer_bytes: buffer.clamp(1, Self::MAX_BUFFER_BYTES),
             always: wishes.always,
             is_free,
@@ -404,10 +483,10 @@ mod tests {
                 ..Wishes::default()
             };
             let nodes = [0, 1, 2, 3];
-            let first = Arrangement::new(&wishes, LUSTRE, None, &nodes, 1);
+            let first = Arrangement::new(&wishes, PfsFacts::of_type(LUSTRE), &nodes, 1);
             let mut again = Wishes::default();
             again.set_all(&Wishes::repeating(&first).in_hints());
-            let second = Arrangement::new(&again, LUSTRE, None, &nodes, 1);
+            let second = Arrangement::new(&again, PfsFacts::of_type(LUSTRE), &nodes, 1);
             let comparable = |a: &Arrangement| {
                 (
                     a.method,
@@ -448,8 +527,10 @@ mod tests {
     #[test]
     fn a_node_has_one_aggregator_where_locks_are_shared() {
         let nodes = [0, 0, 0, 1, 1, 1];
-        let on =
-            |fs_type| Arrangement::new(&Wishes::default(), fs_type, None, &nodes, 2).aggregators;
+        let on = |fs_type| {
+            let pfs = PfsFacts::of_type(fs_type);
+            Arrangement::new(&Wishes::default(), pfs, &nodes, 2).aggregators
+        };
         assert_eq!(on(LUSTRE), [0, 3]);
         assert_eq!(on(EXT4), [0, 1, 3, 4]);
     }
@@ -465,7 +546,11 @@ mod tests {
         };
         const FUSE: i64 = 0x6573_5546;
         let nodes = [0, 1, 2, 3];
-        let on = |wishes: &Wishes| Arrangement::new(wishes, FUSE, Some(measured), &nodes, 1);
+        let pfs = PfsFacts {
+            measured: Some(measured),
+            ..PfsFacts::of_type(FUSE)
+        };
+        let on = |wishes: &Wishes| Arrangement::new(wishes, pfs, &nodes, 1);
         let arranged = on(&Wishes::default());
         assert_eq!(arranged.source, LockSource::Measured);
         assert_eq!(arranged.layout, Layout::new(1 << 18, 2));
@@ -482,6 +567,65 @@ mod tests {
     }
 
     #[test]
+    fn what_the_file_system_tells_of_a_file_goes_over_what_was_measured_and_over_hints_of_the_program()
+     {
+        let told = Striping {
+            stripe_bytes: 1 << 22,
+            servers: Some(4),
+        };
+        let measured = MeasuredLocks {
+            protocol: LockProtocol::ServerSide,
+            granule_bytes: Some(1 << 18),
+            servers: Some(2),
+            write_nanos: 1,
+            handover_nanos: 1,
+        };
+        let pfs = PfsFacts {
+            striping: Some(told),
+            measured: Some(measured),
+            ..PfsFacts::of_type(LUSTRE)
+        };
+        let arrange = |wishes: &Wishes, pfs| Arrangement::new(wishes, pfs, &[0, 1, 2, 3], 1);
+        let mut hints = Wishes {
+            stripe_bytes: Some(4096),
+            servers: Some(9),
+            aggregators: Some(4),
+            ..Wishes::default()
+        };
+        hints.yield_to(Some(told));
+        let arranged = arrange(&hints, pfs);
+        assert_eq!(arranged.layout, Layout::new(1 << 22, 4));
+        assert_eq!(arranged.layout_sources, [LayoutSource::Told; 2]);
+        assert_eq!(arranged.aggregators.len(), 4);
+        // A policy or the environment is asked for by somebody who knows.
+        hints.set("striping_factor", "2");
+        let arranged = arrange(&hints, pfs);
+        assert_eq!(arranged.layout, Layout::new(1 << 22, 2));
+        let sources = [LayoutSource::Told, LayoutSource::Asked];
+        assert_eq!(arranged.layout_sources, sources);
+        // GPFS tells its block, and no servers.
+        let block = Striping {
+            servers: None,
+            ..told
+        };
+        let pfs = PfsFacts {
+            striping: Some(block),
+            ..pfs
+        };
+        let mut hints = Wishes {
+            servers: Some(9),
+            ..Wishes::default()
+        };
+        hints.yield_to(Some(block));
+        assert_eq!(arrange(&hints, pfs).layout, Layout::new(1 << 22, 9));
+        let of_mount = arrange(&Wishes::default(), pfs);
+        assert_eq!(of_mount.layout, Layout::new(1 << 22, 2));
+        let nothing = PfsFacts::of_type(LUSTRE);
+        let assumed = arrange(&Wishes::default(), nothing);
+        assert_eq!(assumed.layout_sources, [LayoutSource::Assumed; 2]);
+    }
+
+    #[test]
     fn what_is_asked_for_is_done() {
         let wishes = Wishes {
             aggregators: Some(4),
@@ -491,7 +635,7 @@ mod tests {
             method: Some(Method::StaticCyclic),
             ..Wishes::default()
         };
-        let arranged = Arrangement::new(&wishes, EXT4, None, &[0; 5], 1);
+        let arranged = Arrangement::new(&wishes, PfsFacts::of_type(EXT4), &[0; 5], 1);
         assert_eq!(arranged.aggregators, [0, 1, 2, 3]);
         assert_eq!(arranged.method, Method::StaticCyclic);
         assert_eq!(arranged.layout, Layout::new(4096, 2));

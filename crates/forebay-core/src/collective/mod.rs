@@ -10,7 +10,7 @@
 //! - [`TypeMap`], [`View`]: where the bytes of MPI data types lie, and what a process sees of a file.
 //! - [`way`]: whether a call is worth an exchange at all. [`Coverage`]: which bytes of a buffer hold data.
 //! - [`aggregators`]: which processes are aggregators. [`choose`]: which method fits which locks, with the reason.
-//! - [`KNOWN_FILE_SYSTEMS`]: which file systems have which locks. [`judge`]: what measured times say of them.
+//! - [`KNOWN_FILE_SYSTEMS`]: which file systems have which locks. [`Striping`]: how a file lies on them. [`judge`]: what measured times say of them.
 //! - [`CallToCapture`]: what a call was, as text to keep. [`Decomposition`]: what it would be with other numbers of processes.
 //! - [`lock_traffic`]: how often locks move in a call, by each method. It looks at every granule.
 //!
@@ -42,6 +42,7 @@ mod locks;
 mod measuring;
 mod message;
 mod probe;
+mod striping;
 mod traffic;
 mod typemap;
 mod view;
@@ -49,7 +50,7 @@ mod worth;
 
 pub use access::{Access, AccessError};
 pub use aggregator::{aggregators, fitting_count};
-pub use arrange::{Arrangement, LockSource, SETTINGS, Wishes};
+pub use arrange::{Arrangement, LayoutSource, LockSource, PfsFacts, SETTINGS, Wishes};
 pub use capture::{
     CallToCapture, CapturedAccesses, CarriedOutBy, LeftOut, MAX_CAPTURED_PARTS, MAX_TRACE_BYTES,
     TRACE_VERSION, cut_off_line, json_string,
@@ -68,6 +69,7 @@ pub use message::{MAX_PIECES, decode, decode_nested, encode, encode_nested};
 pub use probe::{
     Judgement, Pattern, ProbeResult, Sample, TURNS, WRITE_BYTES, Wait, first_patterns, judge,
 };
+pub use striping::{Striping, lustre_attribute};
 pub use traffic::{LockTraffic, lock_traffic};
 pub use typemap::{Dimension, Run, TypeMap};
 pub use view::View;
