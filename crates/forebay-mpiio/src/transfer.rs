@@ -126,6 +126,8 @@ impl File {
             Way::Native => {
                 self.tally.as_good += 1;
                 self.trace(direction, (CarriedOutBy::MpiLibrary, Ok(&part.access)))?;
+                let buffer_bytes = here.arrangement.buffer_bytes;
+                self.buffers.keep_list(part.access, buffer_bytes);
                 return Ok(Carried::Not);
             }
             Way::Direct => {

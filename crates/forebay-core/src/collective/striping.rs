@@ -9,7 +9,7 @@ use super::Layout;
 /// How a file lies on the servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Striping {
-    /// Bytes of a stripe: on these file systems the granule of locks, too.
+    /// Bytes of a stripe. On Lustre and GPFS it is the granule of locks.
     pub stripe_bytes: u64,
     /// Servers of the file, if that is told.
     pub servers: Option<u32>,
@@ -26,10 +26,12 @@ const PLAIN: [u32; 2] = [0x0bd1_0bd0, 0x0bd3_0bd0];
 const COMPONENTS: u32 = 0x0bd6_0bd0;
 /// `LOV_PATTERN_RAID0`: the stripes lie on servers in turn. Others have no stripes, as data that is kept with the names.
 const IN_TURN: u32 = 1;
-/// The flags beside a pattern.
-const PATTERN_FLAGS: u32 = 0xffff_0000;
-/// `LCME_FL_PARITY`: a component with codes instead of data.
-const PARITY: u32 = 0x80;
+/// What may stand beside it: `LOV_PATTERN_OVERSTRIPING` (several objects on a server, each with locks of its own),
+/// `LOV_PATTERN_COMPRESS`, and flags.
+const BESIDE_PATTERN: u32 = 0xffff_0000 | 0x200 | 0x800;
+/// `LCME_FL_STALE`, `_OFFLINE`: a mirror that is not used. `_EXTENSION`: a component that is only to come, with another unit.
+/// `_PARITY`: one with codes instead of data.
+const NOT_IN_USE: u32 = 0x1 | 0x8 | 0x40 | 0x80;
 /// Stands for "all servers there are".
 const ALL_SERVERS: u16 = u16::MAX;
 const COMPONENTS_AT: usize = 32;
@@ -54,9 +56,8 @@ impl Striping {
     }
 
     fn of(stripe_bytes: u64, servers: Option<u32>) -> Option<Self> {
-        let makes_sense = (1..=Layout::MAX_GRANULE_BYTES).contains(&stripe_bytes);
-        makes_sense.then_some(Striping {
-            stripe_bytes,
+        (stripe_bytes > 0).then_some(Striping {
+            stripe_bytes: stripe_bytes.min(Layout::MAX_GRANULE_BYTES),
             servers: servers.filter(|&n| n > 0),
         })
     }
@@ -101,7 +102,7 @@ fn in_lustre(value: &[u8]) -> Option<Striping> {
         let at = COMPONENTS_AT + number * COMPONENT_BYTES;
         let (flags, end) = (u32_at(value, at + 4)?, u64_at(value, at + 16)?);
         let layout = plain(value.get(u32_at(value, at + 24)? as usize..)?)?;
-        (flags & PARITY == 0).then_some((end, layout))
+        (flags & NOT_IN_USE == 0).then_some((end, layout))
     };
     let all = (0..count).filter_map(component);
     let (_, layout) = all.max_by_key(|(end, _)| *end)?;
@@ -111,22 +112,20 @@ fn in_lustre(value: &[u8]) -> Option<Striping> {
 fn plain(value: &[u8]) -> Option<Striping> {
     let (magic, pattern) = (u32_at(value, 0)?, u32_at(value, 4)?);
     let (bytes, servers) = (u32_at(value, 24)?, u16_at(value, 28)?);
-    if !PLAIN.contains(&magic) || pattern & !PATTERN_FLAGS != IN_TURN {
+    if !PLAIN.contains(&magic) || pattern & !BESIDE_PATTERN != IN_TURN {
         return None;
     }
     let servers = (servers != ALL_SERVERS).then_some(servers.into());
     Striping::of(bytes.into(), servers)
 }
 
-/// The layout in `ceph.file.layout`: `stripe_unit=4194304 stripe_count=1 object_size=4194304 pool=data`.
+/// The layout in `ceph.file.layout`: `stripe_unit=4194304 stripe_count=1 object_size=4194304 pool=data`. Each object is on a server of
+/// its own, so the count of stripes says nothing of servers.
 fn in_ceph(value: &[u8]) -> Option<Striping> {
     let text = std::str::from_utf8(value).ok()?;
-    let field = |name: &str| {
-        let mut fields = text.split_whitespace().filter_map(|f| f.split_once('='));
-        fields.find_map(|(of, value)| (of == name).then_some(value))
-    };
-    let bytes = field("stripe_unit")?.parse().ok()?;
-    Striping::of(bytes, field("stripe_count").and_then(|n| n.parse().ok()))
+    let mut fields = text.split_whitespace().filter_map(|f| f.split_once('='));
+    let (_, bytes) = fields.find(|(name, _)| *name == "stripe_unit")?;
+    Striping::of(bytes.parse().ok()?, None)
 }
 
 /// The value of `lustre.lov` of a file with a plain layout and no objects yet: for file systems that stand in for Lustre.
@@ -187,10 +186,16 @@ mod tests {
         all[28..30].copy_from_slice(&[0xff, 0xff]);
         let layout = told(LUSTRE_ATTRIBUTE, &all).unwrap();
         assert_eq!((layout.stripe_bytes, layout.servers), (1 << 22, None));
-        // Released to an archive: the flags beside the pattern.
-        let mut released = value;
-        released[7] = 0x80;
-        assert_eq!(told(LUSTRE_ATTRIBUTE, &released), striping(1 << 22, 8));
+        // Released to an archive; several stripes on a server; data that is kept with the names.
+        for (at, flag, expected) in [(7, 0x80, true), (5, 0x2, true), (5, 0x1, false)] {
+            let mut flagged = value.clone();
+            flagged[at] |= flag;
+            let expected = striping(1 << 22, 8).filter(|_| expected);
+            assert_eq!(told(LUSTRE_ATTRIBUTE, &flagged), expected, "{at} {flag}");
+        }
+        let huge = lustre_attribute(Layout::new(1 << 30, 1));
+        let twice = [&huge[..27], &[0x80], &huge[28..]].concat();
+        assert_eq!(told(LUSTRE_ATTRIBUTE, &twice), striping(1 << 30, 1));
     }
 
     #[test]
@@ -202,7 +207,9 @@ mod tests {
             (0x10, 1 << 20, with_names),
             (0, u64::MAX, of(1 << 24, 16)),
             (0x10, 1 << 30, of(1 << 20, 4)),
-            (PARITY, u64::MAX, of(1 << 18, 2)),
+            (0x80, u64::MAX, of(1 << 18, 2)),
+            (0x40, u64::MAX, of(1 << 16, 2)),
+            (0x11, u64::MAX, of(1 << 17, 2)),
         ]);
         assert_eq!(told(LUSTRE_ATTRIBUTE, &value), striping(1 << 24, 16));
         for end in 0..value.len() {
@@ -218,10 +225,9 @@ mod tests {
     #[test]
     fn ceph_tells_it_in_words_and_gpfs_by_its_block() {
         let text = b"stripe_unit=4194304 stripe_count=2 object_size=8388608 pool=cephfs_data";
-        assert_eq!(told(CEPH_ATTRIBUTE, text), striping(1 << 22, 2));
-        let none = |_: &str| None;
-        let by_block = Striping::ask(GPFS, 1 << 23, none).unwrap();
-        assert_eq!((by_block.stripe_bytes, by_block.servers), (1 << 23, None));
+        assert_eq!(told(CEPH_ATTRIBUTE, text), Striping::of(1 << 22, None));
+        let by_block = Striping::ask(GPFS, 1 << 23, |_| None);
+        assert_eq!(by_block, Striping::of(1 << 23, None));
     }
 
     #[test]

@@ -50,12 +50,23 @@ impl fmt::Display for Trouble {
 /// Result of work on the PFS or on the local disk.
 pub type Work<T> = Result<T, Trouble>;
 
+/// All records below a directory, as a commit relies on them.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct BelowRead {
+    /// The directory.
+    pub dir: TreePath,
+    /// Path and version of each, in the order of the tables.
+    pub seen: Vec<(TreePath, u64)>,
+}
+
 /// Table changes that are true together or not at all, and what follows them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DrainCommit {
     /// What they rely on. If any of it has changed, nothing happens and the outcome is
     /// [`DrainVerdict::Conflict`].
     pub reads: ReadSet,
+    /// What this bridge has below these directories, all of it. With more than one bridge [`DrainCommit::reads`] has what others have.
+    pub below: Vec<BelowRead>,
     /// The changes, deletions first. Each record has its new version already.
     pub batch: Vec<Change>,
     /// Work on backing objects that follows. Marks in the batch stand for it until it is done.
@@ -66,14 +77,21 @@ pub struct DrainCommit {
 }
 
 impl DrainCommit {
-    /// True if every record that it relies on is still the one that was read. With one bridge that is all that has to
-    /// be checked.
+    /// True if every record that it relies on is still the one that was read, and no other has come below directories that it
+    /// relies on. With one bridge that is all that has to be checked.
     ///
     /// # Errors
     /// The tables failed.
     pub fn still_holds(&self, tables: &dyn Tables) -> Result<bool, TableError> {
         for (path, seen) in &self.reads.records {
             if tables.get(path)?.map(|r| r.version) != seen.version {
+                return Ok(false);
+            }
+        }
+        for BelowRead { dir, seen } in &self.below {
+            let now = tables.page_below(dir, None, seen.len() + 1)?;
+            let now = now.iter().map(|(path, record)| (path, record.version));
+            if !now.eq(seen.iter().map(|(path, version)| (path, *version))) {
                 return Ok(false);
             }
         }
@@ -494,7 +512,10 @@ pub enum Got {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bridge::tests::Table;
     use crate::facts::Timestamp;
+    use crate::record::PathRecord;
+    use crate::table::WriteTables;
 
     fn at(mtime: i64, ctime: i64, size: u64) -> Attr {
         let moment = |sec| Timestamp { sec, nsec: 0 };
@@ -622,5 +643,38 @@ mod tests {
         ] {
             assert_eq!(Use::free(now, lent), Use::Free(now));
         }
+    }
+
+    #[test]
+    fn a_commit_holds_only_while_all_is_below_a_directory_that_was_seen_there() {
+        let path = |text: &str| TreePath::new(text.as_bytes()).unwrap();
+        let tables = Table::default();
+        let put = |at: &str, seq| {
+            let oid = ObjectId::new(BridgeId(0), 1, seq);
+            let object = ObjectName { oid, link: 0 };
+            let record = PathRecord {
+                version: seq,
+                ..PathRecord::new(Kind::File, object, BridgeId(0))
+            };
+            let path = path(at);
+            tables.apply(&[Change::Put { path, record }]).unwrap();
+        };
+        let seen = |all: &[(&str, u64)]| DrainCommit {
+            below: vec![BelowRead {
+                dir: path("m"),
+                seen: all.iter().map(|(at, v)| (path(at), *v)).collect(),
+            }],
+            ..DrainCommit::default()
+        };
+        let holds = |all: &[(&str, u64)]| seen(all).still_holds(&tables).unwrap();
+        put("m", 1);
+        put("n/x", 2);
+        assert!(holds(&[]));
+        put("m/x", 3);
+        assert!(!holds(&[]) && holds(&[("m/x", 3)]));
+        put("m/x", 4);
+        assert!(!holds(&[("m/x", 3)]) && holds(&[("m/x", 4)]));
+        put("m/y", 5);
+        assert!(!holds(&[("m/x", 4)]) && holds(&[("m/x", 4), ("m/y", 5)]));
     }
 }

@@ -23,6 +23,10 @@ use crate::table::KeyValue;
 use std::collections::{BTreeMap, VecDeque};
 
 /// What the driver is to do.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it is passed on at once, and never kept"
+)]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NextAct {
     /// This. Its outcome goes to [`Drain::done`] with the ticket.

@@ -591,7 +591,7 @@ pub(super) fn commit_of(
         reads,
         batch: deletes,
         follow_ups,
-        forbids_late_opens: false,
+        ..DrainCommit::default()
     };
     (commit, afterwards)
 }

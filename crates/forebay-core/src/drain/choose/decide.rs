@@ -1,8 +1,8 @@
 //! The commit that a choice is.
 
-use super::{Choose, Conflict, Side};
+use super::{Below, Choose, Conflict, Side};
 use crate::bridge::ReadSet;
-use crate::drain::act::DrainCommit;
+use crate::drain::act::{BelowRead, DrainCommit};
 use crate::drain::drain_facts::DrainFacts;
 use crate::drain::release::opened;
 use crate::drain::rules::{OURS, Update, commit_of, read, speakers_of, upwards};
@@ -74,7 +74,36 @@ impl Choose {
         })
     }
 
-    /// `None`: a record that has to change as well is in transit.
+    /// What was seen below renamed things that do not get their new names, in which programs may make something at any time.
+    /// `None`: it has changed.
+    fn relies_below(
+        &self,
+        conflict: &Conflict,
+        facts: &dyn DrainFacts,
+        reads: &mut ReadSet,
+    ) -> Outcome<Option<Vec<BelowRead>>> {
+        if conflict.record.kind != Kind::Moved || self.choice.side == Side::Ours {
+            return Ok(Some(Vec::new()));
+        }
+        let ring = conflict.ring.iter().map(|one| (&one.path, &one.below));
+        let mut relied = Vec::new();
+        for (path, below) in ring.chain([(&self.choice.path, &conflict.below)]) {
+            let now = Below::of(facts, path)?;
+            if now.seen != below.seen {
+                return Ok(None);
+            }
+            facts.rely_on_range(path, reads)?;
+            if facts.is_single() {
+                relied.push(BelowRead {
+                    dir: path.clone(),
+                    seen: now.seen,
+                });
+            }
+        }
+        Ok(Some(relied))
+    }
+
+    /// `None`: a record that has to change as well is in transit, or there is something new below it.
     pub(super) fn decide(
         &self,
         conflict: Conflict,
@@ -82,6 +111,9 @@ impl Choose {
         facts: &dyn DrainFacts,
     ) -> Outcome<Option<DrainCommit>> {
         let mut reads = conflict.reads.clone();
+        let Some(below) = self.relies_below(&conflict, facts, &mut reads)? else {
+            return Ok(None);
+        };
         let path = self.choice.path.clone();
         if let Some((second, _)) = conflict.beside {
             reads.saw(&path, Some(&conflict.record));
@@ -95,6 +127,7 @@ impl Choose {
             };
             return Ok(Some(DrainCommit {
                 reads,
+                below,
                 batch: vec![
                     Change::Delete { path, object },
                     Change::Put {
@@ -154,6 +187,7 @@ impl Choose {
         let updates = other.into_iter().chain(exchanged).chain([update]).collect();
         let (mut commit, _) = commit_of(facts, reads, updates, Vec::new());
         commit.forbids_late_opens = true;
+        commit.below = below;
         Ok(Some(commit))
     }
 }

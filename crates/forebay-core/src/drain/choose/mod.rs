@@ -337,15 +337,18 @@ impl Choose {
             None => None,
         };
         let is_renamed = conflict.record.kind == Kind::Moved;
-        if is_renamed {
-            let (record, there) = (&conflict.record, conflict.at_origin.as_ref());
-            conflict.below.may_be_left(record, there);
+        match is_renamed {
+            true => {
+                let (record, there) = (&conflict.record, conflict.at_origin.as_ref());
+                conflict.below.is_apart(record, there);
+            }
+            false => conflict.below.hiding = None,
         }
         for one in &mut conflict.ring {
             let there = found.next().flatten();
             let known = one.record.arriving.as_deref();
             let is_it = |attr: &Attr| known.is_none_or(|known| known.is(attr));
-            one.below.may_be_left(&one.record, there.as_ref());
+            one.below.is_apart(&one.record, there.as_ref());
             one.is_dir = there.is_some_and(|attr| attr.is_dir() && is_it(&attr));
         }
         conflict.is_of_both = conflict.record.kind == Kind::Dir
@@ -390,28 +393,37 @@ impl Choose {
 }
 
 /// What the buffer has below something.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 struct Below {
-    /// There are records.
+    /// There are records that go with it.
     has_any: bool,
-    /// One of them hides something of the PFS, so that it has to go or to wait with what it is below.
-    hides: bool,
+    /// One of them hides something of the PFS, and must not outlive a rename of what it is below.
+    hiding: Option<TreePath>,
+    /// All of them, with their versions.
+    seen: Vec<(TreePath, u64)>,
 }
 
 impl Below {
     fn of(facts: &dyn DrainFacts, path: &TreePath) -> Outcome<Self> {
         let records = facts.below(path)?;
+        let mut hiding = records.iter().filter(|(_, r)| r.hides.is_some());
         Ok(Below {
             has_any: !records.is_empty(),
-            hides: records.iter().any(|(_, record)| record.hides.is_some()),
+            hiding: hiding.next().map(|(path, _)| path.clone()),
+            seen: records
+                .iter()
+                .map(|(p, r)| (p.clone(), r.version))
+                .collect(),
         })
     }
 
-    /// It is below something renamed, which goes back to its old place, where now is `there`. Unless it was a directory, or others have put
-    /// one there, nothing of it can be in that, and it is chosen about by itself.
-    fn may_be_left(&mut self, renamed: &PathRecord, there: Option<&Attr>) {
-        let may_hold = holds_things(renamed) || there.is_some_and(Attr::is_dir);
-        self.has_any &= may_hold || self.hides;
+    /// It is below something that was renamed, at the old place of which now is `there`. Unless it was a directory, or others have
+    /// put one there, what is below can be chosen about by itself, and what hides something has to be.
+    fn is_apart(&mut self, renamed: &PathRecord, there: Option<&Attr>) {
+        match holds_things(renamed) || there.is_some_and(Attr::is_dir) {
+            true => self.hiding = None,
+            false => self.has_any = false,
+        }
     }
 }
 

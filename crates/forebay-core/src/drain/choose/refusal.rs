@@ -11,6 +11,12 @@ impl Conflict {
         let is_ours = side == Side::Ours;
         let is_replaced = self.is_origin_replaced();
         let has_dir_at_origin = self.at_origin.as_ref().is_some_and(Attr::is_dir);
+        let all_below = self.ring.iter().map(|one| &one.below).chain([&self.below]);
+        if let Some(path) = all_below.filter_map(|below| below.hiding.as_ref()).next() {
+            return Some(format!(
+                "programs have changed {path} below it, where others had put a directory: choose about that first, if it is still listed, and then again"
+            ));
+        }
         if let Some(dir) = self.ring.iter().find(|one| one.is_dir || one.below.has_any) {
             return Some(format!(
                 "it has exchanged names with the directory {}: {IS_DIR_EXCHANGED}",
