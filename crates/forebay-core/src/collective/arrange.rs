@@ -440,6 +440,14 @@ mod tests {
     const EXT4: i64 = 0xef53;
     const LUSTRE: i64 = 0x0bd0_0bd0;
 
+    const MEASURED: MeasuredLocks = MeasuredLocks {
+        protocol: LockProtocol::ServerSide,
+        granule_bytes: Some(1 << 18),
+        servers: Some(2),
+        write_nanos: 1,
+        handover_nanos: 1,
+    };
+
     #[test]
     fn hints_in_any_order_are_kept_and_nonsense_is_not() {
         let mut wishes = Wishes::default();
@@ -537,17 +545,10 @@ mod tests {
 
     #[test]
     fn what_was_measured_goes_over_the_type_and_what_is_asked_for_over_both() {
-        let measured = MeasuredLocks {
-            protocol: LockProtocol::ServerSide,
-            granule_bytes: Some(1 << 18),
-            servers: Some(2),
-            write_nanos: 1,
-            handover_nanos: 1,
-        };
         const FUSE: i64 = 0x6573_5546;
         let nodes = [0, 1, 2, 3];
         let pfs = PfsFacts {
-            measured: Some(measured),
+            measured: Some(MEASURED),
             ..PfsFacts::of_type(FUSE)
         };
         let on = |wishes: &Wishes| Arrangement::new(wishes, pfs, &nodes, 1);
@@ -573,16 +574,9 @@ mod tests {
             stripe_bytes: 1 << 22,
             servers: Some(4),
         };
-        let measured = MeasuredLocks {
-            protocol: LockProtocol::ServerSide,
-            granule_bytes: Some(1 << 18),
-            servers: Some(2),
-            write_nanos: 1,
-            handover_nanos: 1,
-        };
         let pfs = PfsFacts {
             striping: Some(told),
-            measured: Some(measured),
+            measured: Some(MEASURED),
             ..PfsFacts::of_type(LUSTRE)
         };
         let arrange = |wishes: &Wishes, pfs| Arrangement::new(wishes, pfs, &[0, 1, 2, 3], 1);

@@ -134,7 +134,8 @@ pub fn lustre_attribute(layout: Layout) -> Vec<u8> {
     value[..4].copy_from_slice(&PLAIN[0].to_le_bytes());
     value[4..8].copy_from_slice(&IN_TURN.to_le_bytes());
     value[24..28].copy_from_slice(&(layout.granule_bytes as u32).to_le_bytes());
-    value[28..30].copy_from_slice(&(layout.servers as u16).to_le_bytes());
+    let servers = u16::try_from(layout.servers).unwrap_or(ALL_SERVERS);
+    value[28..30].copy_from_slice(&servers.to_le_bytes());
     value.to_vec()
 }
 
@@ -176,7 +177,7 @@ mod tests {
     fn a_plain_layout_of_lustre_is_read() {
         let value = lustre_attribute(Layout::new(1 << 22, 8));
         assert_eq!(told(LUSTRE_ATTRIBUTE, &value), striping(1 << 22, 8));
-        // `lfs getstripe --hex` of a file with a pool: 3 stripes of 64 KiB, with objects behind.
+        // The form with a pool: 3 stripes of 64 KiB, with the name of the pool and the objects behind.
         let mut pool = value.clone();
         pool[..4].copy_from_slice(&0x0bd3_0bd0_u32.to_le_bytes());
         pool[24..30].copy_from_slice(&[0, 0, 1, 0, 3, 0]);

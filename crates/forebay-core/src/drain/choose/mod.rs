@@ -340,7 +340,7 @@ impl Choose {
         match is_renamed {
             true => {
                 let (record, there) = (&conflict.record, conflict.at_origin.as_ref());
-                conflict.below.is_apart(record, there);
+                conflict.below.tell_apart(record, there);
             }
             false => conflict.below.hiding = None,
         }
@@ -348,7 +348,7 @@ impl Choose {
             let there = found.next().flatten();
             let known = one.record.arriving.as_deref();
             let is_it = |attr: &Attr| known.is_none_or(|known| known.is(attr));
-            one.below.is_apart(&one.record, there.as_ref());
+            one.below.tell_apart(&one.record, there.as_ref());
             one.is_dir = there.is_some_and(|attr| attr.is_dir() && is_it(&attr));
         }
         conflict.is_of_both = conflict.record.kind == Kind::Dir
@@ -419,7 +419,7 @@ impl Below {
 
     /// It is below something that was renamed, at the old place of which now is `there`. Unless it was a directory, or others have
     /// put one there, what is below can be chosen about by itself, and what hides something has to be.
-    fn is_apart(&mut self, renamed: &PathRecord, there: Option<&Attr>) {
+    fn tell_apart(&mut self, renamed: &PathRecord, there: Option<&Attr>) {
         match holds_things(renamed) || there.is_some_and(Attr::is_dir) {
             true => self.hiding = None,
             false => self.has_any = false,
