@@ -74,15 +74,16 @@ impl Choose {
         })
     }
 
-    /// What was seen below renamed things that do not get their new names, in which programs may make something at any time.
-    /// `None`: it has changed.
+    /// What was seen below renamed things that do not get their new names, and below a directory that is given up: programs may make
+    /// something in them at any time. `None`: it has changed.
     fn relies_below(
         &self,
         conflict: &Conflict,
         facts: &dyn DrainFacts,
         reads: &mut ReadSet,
     ) -> Outcome<Option<Vec<BelowRead>>> {
-        if conflict.record.kind != Kind::Moved || self.choice.side == Side::Ours {
+        let holds_things = matches!(conflict.record.kind, Kind::Moved | Kind::Dir);
+        if !holds_things || conflict.is_of_both || self.choice.side == Side::Ours {
             return Ok(Some(Vec::new()));
         }
         let ring = conflict.ring.iter().map(|one| (&one.path, &one.below));

@@ -157,6 +157,14 @@ impl Choose {
         self.state = State::End;
     }
 
+    /// It looks again, without its mark.
+    fn anew(&self) -> State {
+        match self.marked {
+            Some(_) => State::Unmark(None),
+            None => State::Wait,
+        }
+    }
+
     fn fail(&mut self, trouble: Trouble, sheet: &mut Sheet) {
         let error = std::io::Error::from_raw_os_error(trouble.errno);
         self.refuse(&format!("{}: {error}", trouble.operation), sheet);
@@ -501,12 +509,7 @@ impl Strand for Choose {
                 self.state = State::Unmark(why);
             }
             (State::Committing, Got::Verdict(DrainVerdict::Committed)) => {}
-            (State::Committing, Got::Verdict(DrainVerdict::Conflict)) => {
-                self.state = match self.marked {
-                    Some(_) => State::Unmark(None),
-                    None => State::Wait,
-                };
-            }
+            (State::Committing, Got::Verdict(DrainVerdict::Conflict)) => self.state = self.anew(),
             (_, got) => unreachable!("{got:?} answers nothing that was asked"),
         }
     }
@@ -591,7 +594,7 @@ impl Strand for Choose {
                             self.state = State::Committing;
                             return Ok(Some(Act::Commit(commit)));
                         }
-                        None => self.state = State::Wait,
+                        None => self.state = self.anew(),
                     }
                 }
                 State::End => return Ok(None),
