@@ -24,11 +24,10 @@ demo: build ## a LAMMPS run on 2 ranks through the buffer, compared with a nativ
 	@scripts/setup.sh demo
 	@scripts/demo.sh
 
-test: build ## unit tests, the fault simulator, and real programs under `forebay run`
+test: ## unit tests, the fault simulator, and real programs under `forebay run`
 	@scripts/setup.sh test
 	cargo build --release -p forebay-preload
 	cargo build --release -p forebay-record
-	cargo build --release -p forebay-mpiio
 	cargo test --workspace --exclude forebay-preload --exclude forebay-record --no-fail-fast
 
 bench: build ## ratios to native ext4 and tmpfs, measured side by side; ARGS="--rounds 3" for less

@@ -2,7 +2,8 @@
 
 mod common;
 
-use common::{Scene, forebay, is_possible};
+use common::{Scene, is_possible};
+use forebay_testkit::built::forebay;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;

@@ -3,6 +3,7 @@
 
 use forebay_benches::catalogue::WORKLOADS;
 use forebay_benches::sample::Sample;
+use forebay_testkit::built;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -73,31 +74,19 @@ fn a_workload_that_fails_says_why_and_the_exit_code_tells() {
     assert!(error.contains("file/one-file"), "{error}");
 }
 
-/// Runs the whole harness, with the command of the same build as this test, and the release library.
+/// Runs the whole harness, with the command of the same build as this test.
 #[test]
 fn the_table_has_a_figure_for_every_row_on_both_file_systems() {
-    let mut folders = Path::new(env!("CARGO_BIN_EXE_forebay-bench")).ancestors();
-    let beside = folders
-        .nth(1)
-        .expect("an executable of cargo lies in a folder");
-    let target = folders
-        .next()
-        .expect("an executable of cargo lies two folders below target");
-    let (forebay, library) = (
-        beside.join("forebay"),
-        target.join("release/libforebay_preload.so"),
+    let forebay = built::forebay();
+    forebay_testkit::skip_unless!(
+        forebay.is_file(),
+        "{} is missing (`make test` builds it)",
+        forebay.display()
     );
-    for needed in [&forebay, &library] {
-        forebay_testkit::skip_unless!(
-            needed.is_file(),
-            "{} is missing (`make test` builds it)",
-            needed.display()
-        );
-    }
     let dir = folder("table");
     let json = dir.join("report.json");
-    let output = Command::new(env!("CARGO_BIN_EXE_forebay-bench"))
-        .env("FOREBAY_PRELOAD", &library)
+    let mut bench = Command::new(env!("CARGO_BIN_EXE_forebay-bench"));
+    let output = built::with_libraries(&mut bench)
         .args(["--scale", "smoke", "--rounds", "1", "--forebay"])
         .arg(&forebay)
         .arg("--dir")

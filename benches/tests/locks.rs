@@ -2,8 +2,9 @@
 
 mod common;
 
-use common::{Pfs, forebay, is_possible};
+use common::{Pfs, is_possible};
 use forebay_core::collective::{Layout, lustre_attribute};
+use forebay_testkit::built::{Library, forebay};
 use serde_json::{Value, json};
 use std::fs;
 use std::os::fd::AsFd;
@@ -109,24 +110,27 @@ fn one_client_says_that_two_nodes_may_differ_and_keeps_nothing() {
     let _ = fs::remove_dir_all(folder);
 }
 
-/// The collective layer beside the command, if two ranks with a file on a stand-in can be started.
+/// The collective layer, if two ranks with a file on a stand-in can be started.
 fn layer() -> Result<PathBuf, String> {
-    let layer = forebay().with_file_name("libforebay_mpiio.so");
     let has_mpi = Command::new("mpicc.openmpi")
         .arg("--version")
         .output()
         .is_ok();
-    match is_possible() && layer.exists() && has_mpi {
-        true => Ok(layer),
-        false => Err(format!(
-            "this needs root, FUSE, Open MPI and {}",
-            layer.display()
-        )),
+    match is_possible() && has_mpi {
+        true => Ok(Library::Collective.path()),
+        false => Err("this needs root, FUSE and Open MPI".to_owned()),
     }
 }
 
-/// Builds `grown.c` in a folder and runs two ranks of it on the files of these clients, with the layer and these variables.
-fn grow(layer: &Path, folder: &Path, at: &[PathBuf], variables: &[(&str, &str)]) -> Output {
+/// Builds `grown.c` in a folder and runs two ranks of it on the files of these clients, with the layer, these variables, and hints and
+/// their values that the program gives.
+fn grow(
+    layer: &Path,
+    folder: &Path,
+    at: &[PathBuf],
+    variables: &[(&str, &str)],
+    hints: &[&str],
+) -> Output {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/grown.c");
     let program = folder.join("grown");
     let built = Command::new("mpicc.openmpi")
@@ -156,6 +160,7 @@ fn grow(layer: &Path, folder: &Path, at: &[PathBuf], variables: &[(&str, &str)])
         )
         .arg(&program)
         .args(at.iter().map(|dir| dir.join("file")))
+        .args(hints)
         .env("OMPI_MCA_btl_vader_single_copy_mechanism", "none")
         .env("OMPI_MCA_mpi_yield_when_idle", "1")
         .output()
@@ -177,7 +182,7 @@ fn the_layer_asks_the_file_system_how_a_file_lies_on_its_servers() {
     let (folder, pfs) = two_clients("stripes", &options);
     // This one lies on three servers in stripes of 1 MiB, whatever the others do.
     let own = lustre_attribute(Layout::new(1 << 20, 3));
-    let explained = |file: &str, hints: &str| {
+    let explained = |file: &str, hints: &str, of_the_program: &[&str]| {
         let to = folder.join(format!("{file}.json"));
         let at = [pfs.at[0].join(file), pfs.at[0].join(file)];
         for dir in &at {
@@ -197,6 +202,7 @@ fn the_layer_asks_the_file_system_how_a_file_lies_on_its_servers() {
             &folder,
             &at,
             &variables,
+            of_the_program,
         );
         assert!(output.status.success(), "{output:?}");
         let text = fs::read_to_string(&to).unwrap_or_else(|e| panic!("{e}: {output:?}"));
@@ -206,17 +212,21 @@ fn the_layer_asks_the_file_system_how_a_file_lies_on_its_servers() {
             .map(|name| said[name].clone())
     };
     let hints = "forebay_collective=always;forebay_locks=server";
-    let of_all = explained("all", hints);
-    assert_eq!(
-        of_all,
-        [
-            json!(65536),
-            json!("of the file"),
-            json!(2),
-            json!("of the file")
-        ]
-    );
-    let of_own = explained("own", hints);
+    // What the program wishes is not what is.
+    let wishes = ["striping_unit", "131072", "striping_factor", "5"];
+    for (file, of_the_program) in [("all", &[][..]), ("wished", &wishes)] {
+        let of_all = explained(file, hints, of_the_program);
+        assert_eq!(
+            of_all,
+            [
+                json!(65536),
+                json!("of the file"),
+                json!(2),
+                json!("of the file")
+            ]
+        );
+    }
+    let of_own = explained("own", hints, &[]);
     assert_eq!(
         of_own,
         [
@@ -226,7 +236,7 @@ fn the_layer_asks_the_file_system_how_a_file_lies_on_its_servers() {
             json!("of the file")
         ]
     );
-    let asked = explained("asked", &format!("{hints};striping_factor=4"));
+    let asked = explained("asked", &format!("{hints};striping_factor=4"), &wishes);
     assert_eq!(
         asked,
         [
@@ -246,7 +256,8 @@ fn a_collective_read_sees_what_another_client_has_just_added() {
     forebay_testkit::skip_unless!(layer.is_ok(), "{}", layer.unwrap_err());
     let (folder, pfs) = two_clients("grown", &[]);
     let variables = [("FOREBAY_COLLECTIVE_HINTS", "forebay_collective=always")];
-    let output = grow(&layer.expect("it is there"), &folder, &pfs.at, &variables);
+    let layer = layer.expect("it is there");
+    let output = grow(&layer, &folder, &pfs.at, &variables, &[]);
     let said = String::from_utf8_lossy(&output.stdout);
     assert_eq!(said, "16000 bytes\n16000 bytes\n", "{output:?}");
     drop(pfs);

@@ -3,19 +3,12 @@
 // Each test uses its own part of this.
 #![allow(dead_code)]
 
+use forebay_testkit::built::{self, forebay};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
-
-/// The command that is tested: what FOREBAY_BIN says, or that of `make build`, which has its libraries beside it.
-pub fn forebay() -> PathBuf {
-    let told = std::env::var_os("FOREBAY_BIN").map(PathBuf::from);
-    told.unwrap_or_else(|| {
-        Path::new(env!("CARGO_BIN_EXE_forebay-slow-pfs")).with_file_name("../release/forebay")
-    })
-}
 
 /// Can the stand-in be mounted, and is the command there?
 pub fn is_possible() -> bool {
@@ -115,6 +108,7 @@ impl Scene {
     /// `forebay VERB` for this buffer.
     pub fn forebay(&self, verb: &str) -> Command {
         let mut command = Command::new(forebay());
+        built::with_libraries(&mut command);
         command.arg(verb).arg("--buffer").arg(&self.buffer);
         command.arg("--storage").arg(&self.storage);
         command

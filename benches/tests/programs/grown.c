@@ -1,5 +1,5 @@
 /* Reads a file that another client has just made longer. Rank 0 has looked at its size before.
- * usage: grown FILE SAME-FILE-OF-THE-OTHER-CLIENT. Every rank prints how many bytes it got. */
+ * usage: grown FILE SAME-FILE-OF-THE-OTHER-CLIENT [HINT VALUE]... Every rank prints how many bytes it got. */
 #include <fcntl.h>
 #include <mpi.h>
 #include <stdio.h>
@@ -14,12 +14,15 @@ int main(int argc, char **argv) {
     int rank, count;
     struct stat facts;
     MPI_File file;
+    MPI_Info hints;
     MPI_Datatype block, tile;
     MPI_Status status;
-    if (argc != 3) return 2;
+    if (argc < 3 || argc % 2 == 0) return 2;
     MPI_Init(&argc, &argv);
+    MPI_Info_create(&hints);
+    for (int hint = 3; hint < argc; hint += 2) MPI_Info_set(hints, argv[hint], argv[hint + 1]);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_File_open(MPI_COMM_WORLD, argv[1], MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file);
+    MPI_File_open(MPI_COMM_WORLD, argv[1], MPI_MODE_CREATE | MPI_MODE_RDWR, hints, &file);
     MPI_Type_contiguous(BYTES, MPI_BYTE, &block);
     MPI_Type_create_resized(block, 0, 2 * BYTES, &tile);
     MPI_Type_commit(&tile);

@@ -15,6 +15,8 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod built;
+
 use std::fs::Metadata;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};

@@ -52,7 +52,17 @@ use clap::{CommandFactory, Parser};
 use cli::{Cli, Verb, exit};
 use std::process::ExitCode;
 
+/// A broken assertion ends the whole process, also in a build that unwinds (that of the tests).
+fn die_as_a_whole() {
+    let tell = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        tell(panic);
+        std::process::abort();
+    }));
+}
+
 fn main() -> ExitCode {
+    die_as_a_whole();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(e) => {

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use crate::run::{Place, library};
+use forebay_testkit::built::Library;
+
+use crate::run::Place;
 
 /// Scripts that print the same and leave the same files in their folder each time.
 const SCRIPTS: [(&str, &str); 7] = [
@@ -128,9 +130,9 @@ fn run(place: &Place, script: &str, preload: &[String]) -> Result {
 }
 
 fn compare(with_buffer: bool) {
-    let mut preload = vec![library("record", "FOREBAY_RECORDER").display().to_string()];
+    let mut preload = vec![Library::Recorder.path().display().to_string()];
     if with_buffer {
-        preload.push(library("preload", "FOREBAY_PRELOAD").display().to_string());
+        preload.push(Library::Preload.path().display().to_string());
     }
     for (name, script) in SCRIPTS {
         let place = Place::new(name);
@@ -163,7 +165,7 @@ fn they_do_the_same_before_the_buffer_s_library() {
 fn the_built_library_exports_and_imports_what_is_listed() {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/check-record.sh");
     let output = Command::new(script)
-        .arg(library("record", "FOREBAY_RECORDER"))
+        .arg(Library::Recorder.path())
         .output()
         .expect("run the check");
     assert!(

@@ -5,6 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use forebay_count::{TROUBLE_PREFIX, posix};
+use forebay_testkit::built::Library;
 use forebay_testkit::{is_root, skip_unless};
 
 use crate::run::{Image, Place};
@@ -243,7 +244,7 @@ fn a_full_file_system_under_the_tables_kills_nobody() {
         let script = format!(
             "mount -t tmpfs -o size={size} tmpfs '{0}' && LD_PRELOAD='{1}' \"$@\" && cp -r '{0}' '{2}'",
             place.tables().display(),
-            crate::run::library("record", "FOREBAY_RECORDER").display(),
+            Library::Recorder.path().display(),
             place.text("copy"),
         );
         let mut command = Command::new("timeout");

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::process::Command;
 
 use forebay_count::posix as p;
+use forebay_testkit::built::Library;
 
 use crate::run::Place;
 
@@ -206,7 +207,7 @@ fn strace_sees_the_same_calls_and_bytes() {
     forebay_testkit::skip_unless!(works, "strace does not work here");
     let trace = place.path("trace");
     let (data, calls, seed) = (place.text("data"), CALLS.to_string(), SEED.to_string());
-    let preload = crate::run::library("record", "FOREBAY_RECORDER");
+    let preload = Library::Recorder.path();
     let status = Command::new("timeout")
         .arg("100")
         .arg("strace")

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use forebay_count::table::Bulk;
 use forebay_count::{ENV_RECORD_DIR, Kind, posix, read, stdio};
+use forebay_testkit::built::Library;
 
 /// A folder for one test, removed at the end. It holds `tables` for the recorder and `data` for programs.
 pub struct Place(PathBuf);
@@ -79,10 +80,7 @@ impl Place {
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new("timeout");
         command.args(["-k", "5", "100"]).arg("env");
-        command.arg(format!(
-            "LD_PRELOAD={}",
-            library("record", "FOREBAY_RECORDER").display()
-        ));
+        command.arg(format!("LD_PRELOAD={}", Library::Recorder.path().display()));
         command
             .arg(program.as_ref())
             .env(ENV_RECORD_DIR, self.tables())
@@ -144,24 +142,6 @@ impl Drop for Place {
 fn is_unfinished(path: &Path) -> bool {
     let bytes = std::fs::read(path).expect("a table");
     bytes.iter().take(8).all(|&b| b == 0)
-}
-
-/// A built preload library.
-pub fn library(what: &str, variable: &str) -> PathBuf {
-    let path = std::env::var_os(variable).map_or_else(
-        || {
-            let exe = std::env::current_exe().expect("this test");
-            let target = exe.ancestors().nth(3).expect("the target directory");
-            target.join(format!("release/libforebay_{what}.so"))
-        },
-        PathBuf::from,
-    );
-    let hint = format!(
-        "cargo build --release -p forebay-{}",
-        if what == "record" { what } else { "preload" }
-    );
-    assert!(path.exists(), "{} is missing: {hint}", path.display());
-    path
 }
 
 /// The record of a file.

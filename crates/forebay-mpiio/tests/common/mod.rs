@@ -85,14 +85,7 @@ pub fn standard() -> Result<Mpi, String> {
 
 /// The library under test.
 pub fn library() -> PathBuf {
-    if let Some(path) = std::env::var_os("FOREBAY_MPIIO") {
-        return path.into();
-    }
-    let program = std::env::current_exe().expect("the test program has a path");
-    let deps = program.parent().expect("it lies in a folder");
-    let path = deps.join("libforebay_mpiio.so");
-    assert!(path.exists(), "{} is missing", path.display());
-    path
+    forebay_testkit::built::Library::Collective.path()
 }
 
 /// A folder for one test, removed when the test passes.

@@ -14,7 +14,7 @@
 //! | `FOREBAY_BIN` | the executable under test instead of the one cargo has built |
 //! | `FOREBAY_PRELOAD` | the preload library instead of `target/release/libforebay_preload.so` |
 //! | `FOREBAY_RECORDER` | the recorder instead of `target/release/libforebay_record.so` |
-//! | `FOREBAY_MPIIO` | the collective layer instead of `target/release/libforebay_mpiio.so` |
+//! | `FOREBAY_MPIIO` | the collective layer instead of the one that cargo has built with the tests |
 //! | `FOREBAY_TEST_DIR` | where the trees are made; must be on a real disk (default `target/tmp`) |
 //! | `FOREBAY_TEST_STORAGE` | a folder on another file system, where the storages are made (default: `/dev/shm`, or else `/var/tmp` or `/tmp`); `beside`: on one file system with the trees |
 //! | `FOREBAY_TEST_VIA` | `mount`: run the scripts of all tests with `--via mount` |
@@ -37,6 +37,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
 use elsewhere::Elsewhere;
+use forebay_testkit::built::Library;
 use tree::{Tree, remove_tree};
 
 /// In a tree with `src` and `data`: programs set the times of directories that they have just filled, by each way that there is. A later
@@ -147,35 +148,17 @@ pub fn forebay() -> PathBuf {
 
 /// The preload library under test.
 pub fn preload() -> PathBuf {
-    library("forebay-preload", "FOREBAY_PRELOAD")
+    Library::Preload.path()
 }
 
 /// The recorder under test.
 pub fn recorder() -> PathBuf {
-    library("forebay-record", "FOREBAY_RECORDER")
+    Library::Recorder.path()
 }
 
 /// The collective layer under test.
 pub fn collective() -> PathBuf {
-    library("forebay-mpiio", "FOREBAY_MPIIO")
-}
-
-/// The path of a crate's library, unless an environment variable names another one.
-fn library(package: &str, variable: &str) -> PathBuf {
-    if let Some(path) = std::env::var_os(variable) {
-        return PathBuf::from(path);
-    }
-    let built = Path::new(env!("CARGO_BIN_EXE_forebay"))
-        .ancestors()
-        .nth(2)
-        .expect("an executable of cargo lies two folders below target")
-        .join(format!("release/lib{}.so", package.replace('-', "_")));
-    assert!(
-        built.exists(),
-        "{} is missing: run `cargo build --release -p {package}` (make test does), or set {variable}",
-        built.display()
-    );
-    built
+    Library::Collective.path()
 }
 
 /// The outcome of one run of a script.

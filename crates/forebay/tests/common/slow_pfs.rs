@@ -21,18 +21,13 @@ impl SlowPfs {
             forebay_testkit::skip("the stand-in for a slow PFS needs root and /dev/fuse");
             return None;
         }
-        let built = Path::new(env!("CARGO_BIN_EXE_forebay")).parent();
-        let built = built.expect("a folder of cargo");
-        let program = ["forebay-slow-pfs", "../release/forebay-slow-pfs"]
-            .map(|name| built.join(name))
-            .into_iter()
-            .find(|program| program.exists());
-        let Some(program) = program else {
+        let program = forebay_testkit::built::executable("forebay-slow-pfs");
+        if !program.exists() {
             forebay_testkit::skip(
                 "no forebay-slow-pfs: cargo build -p forebay-benches makes it (make test does)",
             );
             return None;
-        };
+        }
         // Short, because its path is in each path of the test.
         let at = forebay_testkit::new_folder(&std::env::temp_dir().to_string_lossy(), "slow");
         let mut process = Command::new(program)
