@@ -316,7 +316,10 @@ pub fn tell_left(drained: &Drained, place: &Place, retry: &str) {
     if let Some(left) = drained.named.iter().find(is_conflict) {
         let path = shell_path(left.exact_path());
         let settle = drain_command(place);
-        eprintln!("  hint: to settle it, run: {settle} --take ours|theirs|both {path}");
+        eprintln!(
+            "  hint: to settle it, run: {settle} --take ours|theirs|both {path}\n\
+             \x20       (what does not fit is refused, with its reason)"
+        );
     }
     if n > drained.named.len() as u64
         || !drained

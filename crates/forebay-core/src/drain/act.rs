@@ -65,7 +65,8 @@ pub struct DrainCommit {
     /// What they rely on. If any of it has changed, nothing happens and the outcome is
     /// [`DrainVerdict::Conflict`].
     pub reads: ReadSet,
-    /// What this bridge has below these directories, all of it. With more than one bridge [`DrainCommit::reads`] has what others have.
+    /// What this bridge has below these directories, all of it. Empty with more than one bridge: [`DrainCommit::reads`] has the ranges
+    /// then.
     pub below: Vec<BelowRead>,
     /// The changes, deletions first. Each record has its new version already.
     pub batch: Vec<Change>,

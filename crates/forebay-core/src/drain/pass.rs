@@ -67,7 +67,7 @@ pub struct Drain {
     /// Notes of orphans that are still to be looked at.
     orphans: Vec<KeyValue>,
     /// What is chosen about changes of others.
-    choices: Vec<SideChoice>,
+    choices: VecDeque<SideChoice>,
     /// What an earlier program has noted instead of marks.
     intended: Option<Vec<TreePath>>,
     sheet: Sheet,
@@ -122,7 +122,7 @@ impl Drain {
             ready: VecDeque::new(),
             tickets: 0,
             found_notes: Vec::new(),
-            choices: Vec::new(),
+            choices: VecDeque::new(),
             intended: None,
             orphans: Vec::new(),
             sheet: Sheet::new(terms),
@@ -136,9 +136,12 @@ impl Drain {
         Drain::on(Errand::Pass, Round::Resume, terms)
     }
 
-    /// The pass begins with these decisions.
+    /// The pass begins with these decisions, in this order.
     pub fn choosing(self, choices: Vec<SideChoice>) -> Self {
-        Drain { choices, ..self }
+        Drain {
+            choices: choices.into(),
+            ..self
+        }
     }
 
     /// What a start does about a pass that was killed, before requests are served: records in transit are

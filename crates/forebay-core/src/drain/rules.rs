@@ -527,13 +527,13 @@ pub(super) struct Update {
 impl Update {
     /// The record with this mark, or with none.
     pub(super) fn marked(path: TreePath, before: PathRecord, transit: Option<Transit>) -> Self {
+        // The identity of a renamed thing; and that of an earlier copy, until another one is on its way.
+        let is_release = |mark: Option<Transit>| mark == Some(Transit::Releasing);
+        let keeps_arriving =
+            before.kind == Kind::Moved || is_release(transit) || is_release(before.transit);
         let after = Some(PathRecord {
             transit,
-            // Keeps the identity of a renamed thing.
-            arriving: before
-                .arriving
-                .clone()
-                .filter(|_| before.kind == Kind::Moved),
+            arriving: before.arriving.clone().filter(|_| keeps_arriving),
             ..before.clone()
         });
         Update {

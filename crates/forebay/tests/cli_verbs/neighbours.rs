@@ -780,6 +780,59 @@ fn a_decision_about_what_is_no_conflict_is_refused() {
 }
 
 #[test]
+fn what_others_have_not_changed_is_drained_whatever_is_chosen() {
+    let cases = [
+        ("echo new > f", "f"),
+        ("rm f", "f"),
+        ("rm -r d", "d"),
+        ("mv d/a m; mv m d/a; echo more >> d/a", "d/a"),
+        ("mv f d/b", "d/b"),
+        ("rm -r d; echo new > d", "d"),
+        ("mkdir x; mv d x/d; mkdir d; echo new > d/a", "d/a"),
+    ];
+    for (inside, path) in cases {
+        let natively = Scene::new();
+        natively.outside(inside);
+        for side in ["ours", "theirs", "both"] {
+            let scene = Scene::new();
+            scene.inside(inside);
+            let (code, said) = scene.drain(&["--take", side, path]);
+            assert_eq!(code, 1, "{inside}, {side}: {said}");
+            assert!(said.contains(&format!("not taken: {path}: ")), "{said}");
+            assert_eq!(tree(&scene.pfs), tree(&natively.pfs), "{inside}, {side}");
+        }
+    }
+    // What a drain has kept, and a program has changed since.
+    let scene = Scene::new();
+    scene.inside("echo ours > f; echo ours > new");
+    assert_eq!(scene.drain(&["--keep"]).0, 0);
+    scene.inside("echo more >> f; echo more >> new");
+    let (code, said) = scene.drain(&["--take", "theirs", "f", "new"]);
+    assert_eq!(code, 1, "{said}");
+    let now = tree(&scene.pfs);
+    assert_eq!((&*now["f"], &*now["new"]), ("ours\nmore\n", "ours\nmore\n"));
+}
+
+#[test]
+fn what_has_not_left_a_directory_comes_before_a_choice_about_that() {
+    for side in ["ours", "theirs"] {
+        let scene = Scene::new();
+        scene.inside("mv d/a x; rm -r d");
+        scene.outside("echo theirs > x");
+        let (code, said) = scene.drain(&[]);
+        assert_eq!((code, changed(&said)), (75, vec![]), "{said}");
+        let (code, said) = scene.drain(&["--take", side, "d"]);
+        assert_eq!(code, 75, "{said}");
+        assert!(said.contains("not taken: d: x was in it"), "{said}");
+        let (code, said) = scene.drain(&["--take", "both", "x"]);
+        assert_eq!(code, 0, "{said}");
+        let now = tree(&scene.pfs);
+        assert_eq!((&*now["x"], &*now["x.ours"]), ("theirs\n", "a\n"));
+        assert!(!scene.pfs.join("d").exists());
+    }
+}
+
+#[test]
 fn a_directory_in_which_a_conflict_was_listed_is_not_removed_with_what_is_theirs() {
     let scene = Scene::new();
     scene.inside("rm -r d/*");
@@ -1300,6 +1353,29 @@ fn what_was_renamed_and_removed_by_others_is_let_go() {
 }
 
 #[test]
+fn what_hides_something_below_what_was_renamed_comes_first() {
+    for side in ["ours", "theirs", "both"] {
+        let scene = Scene::new();
+        scene.inside("mv f x");
+        scene.outside("rm f; mkdir f; echo t > f/t");
+        scene.inside("rm x/t");
+        scene.outside("rm -r f; echo theirs > f");
+        let before = tree(&scene.pfs);
+        let (code, said) = scene.drain(&["--take", side, "x"]);
+        assert_eq!(code, 75, "{side}: {said}");
+        assert!(
+            said.contains("not taken: x: x/t, below it, still hides something"),
+            "{side}: {said}"
+        );
+        assert_eq!(tree(&scene.pfs), before);
+        // That was settled by the same drain, because nothing is there any more.
+        let (code, said) = scene.drain(&["--take", "theirs", "x"]);
+        assert_eq!(code, 0, "{side}: {said}");
+        assert_eq!(tree(&scene.pfs), before);
+    }
+}
+
+#[test]
 fn files_that_have_exchanged_their_names_get_them_back_together() {
     let replaced = [
         ("echo theirs > new; mv new d/a", "d/a"),
@@ -1352,6 +1428,7 @@ fn of_a_renamed_directory_that_others_have_replaced_nothing_is_lost() {
         assert_eq!(code, 75, "{said}");
         let (code, said) = scene.drain(&["--take", side, "x"]);
         assert_eq!(code, 75, "{side}: {said}");
+        assert!(said.contains("move that away on the PFS"), "{side}: {said}");
         assert_eq!(tree(&scene.pfs)["d"], "theirs\n");
         // As the refusal says. Meanwhile nobody could see that `d/b` was still there.
         scene.outside("mv d theirs; mv old d");

@@ -1,8 +1,8 @@
 //! The commit that a choice is.
 
-use super::{Below, Choose, Conflict, Side};
+use super::{Choose, Conflict, Side};
 use crate::bridge::ReadSet;
-use crate::drain::act::{BelowRead, DrainCommit};
+use crate::drain::act::DrainCommit;
 use crate::drain::drain_facts::DrainFacts;
 use crate::drain::release::opened;
 use crate::drain::rules::{OURS, Update, commit_of, read, speakers_of, upwards};
@@ -72,36 +72,6 @@ impl Choose {
             before,
             after,
         })
-    }
-
-    /// What was seen below renamed things that do not get their new names, and below a directory that is given up: programs may make
-    /// something in them at any time. `None`: it has changed.
-    fn relies_below(
-        &self,
-        conflict: &Conflict,
-        facts: &dyn DrainFacts,
-        reads: &mut ReadSet,
-    ) -> Outcome<Option<Vec<BelowRead>>> {
-        let holds_things = matches!(conflict.record.kind, Kind::Moved | Kind::Dir);
-        if !holds_things || conflict.is_of_both || self.choice.side == Side::Ours {
-            return Ok(Some(Vec::new()));
-        }
-        let ring = conflict.ring.iter().map(|one| (&one.path, &one.below));
-        let mut relied = Vec::new();
-        for (path, below) in ring.chain([(&self.choice.path, &conflict.below)]) {
-            let now = Below::of(facts, path)?;
-            if now.seen != below.seen {
-                return Ok(None);
-            }
-            facts.rely_on_range(path, reads)?;
-            if facts.is_single() {
-                relied.push(BelowRead {
-                    dir: path.clone(),
-                    seen: now.seen,
-                });
-            }
-        }
-        Ok(Some(relied))
     }
 
     /// `None`: a record that has to change as well is in transit, or there is something new below it.

@@ -1,6 +1,6 @@
 //! Renamed things that have exchanged their names: none can have its old name back unless all get theirs.
 
-use super::Below;
+use super::below::Below;
 use crate::bridge::ReadSet;
 use crate::drain::drain_facts::DrainFacts;
 use crate::drain::rules::{read, speakers_of};

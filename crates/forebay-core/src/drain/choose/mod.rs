@@ -1,5 +1,6 @@
 //! Somebody decides between what is in the buffer and what others have made of it on the PFS.
 
+mod below;
 mod decide;
 mod exchanged;
 mod refusal;
@@ -7,7 +8,7 @@ mod refusal;
 use super::act::{Act, DrainVerdict, Got, Trouble, Use, Work};
 use super::drain_facts::DrainFacts;
 use super::rules::{
-    Unsettled, Update, commit_of, has_contents, holds_things, lower_dir, read, unsettled,
+    Unsettled, Update, all_speakers, commit_of, has_contents, is_copy, lower_dir, read, unsettled,
     why_unsettled,
 };
 use super::sheet::Sheet;
@@ -17,10 +18,13 @@ use crate::facts::{Attr, Outcome};
 use crate::identity::Identity;
 use crate::path::TreePath;
 use crate::record::{Kind, PathRecord, Transit};
+use crate::speakers::Word;
+use below::Below;
 use exchanged::{Exchanged, ring, went_to};
 use forebay_types::MAX_NAME_BYTES;
 use refusal::{
-    BOTH_DIRS, HAS_STRAYS, IS_OPEN, IS_UNKNOWN, LACKS_DIR, REPLACES_NOTHING, why_no_dir,
+    BOTH_DIRS, HAS_STRAYS, IS_OPEN, IS_UNKNOWN, LACKS_DIR, NO_CONFLICT, REPLACES_NOTHING,
+    why_no_dir,
 };
 
 /// Whose version stays under a name.
@@ -94,6 +98,8 @@ struct Conflict {
     below: Below,
     /// What was renamed away from where their version is.
     went_to: Option<TreePath>,
+    /// What was renamed away from something in their version, and may not have left it yet.
+    leaving: Option<TreePath>,
     /// What has taken the old place of the renamed thing, and would replace it if it went back there.
     replaced_by: Option<TreePath>,
     /// What has exchanged its names with this, if theirs is taken: it is where it was before only together with this.
@@ -102,7 +108,7 @@ struct Conflict {
     lacks_dir: bool,
     /// Why nothing can be in its place on the PFS yet.
     waits_because: Option<String>,
-    /// It is a directory in both places, and what is in it stays.
+    /// Both sides have a directory there, and the two become one.
     is_of_both: bool,
     /// Who owns theirs.
     their_owner: Option<u32>,
@@ -112,6 +118,22 @@ struct Conflict {
 }
 
 impl Conflict {
+    /// What has to be in its place if there is no conflict; `None`: attributes, or contents of a directory, don't tell that.
+    fn known(&self) -> Option<Identity> {
+        let known = self
+            .record
+            .replaces
+            .filter(|_| !self.lacks_dir && !self.is_origin_replaced());
+        known.filter(|known| !known.is_leaving() && !known.is_of_several_names())
+    }
+
+    /// Is what is in its place still what it was, as far as its attributes tell?
+    fn is_none(&self, theirs: &Attr) -> bool {
+        let is_known = |known: Identity| !theirs.is_dir() && known.is(theirs);
+        let is_ours = !self.lacks_dir && is_copy(&self.record, theirs);
+        is_ours || self.known().is_some_and(is_known)
+    }
+
     /// Was something renamed, and others have removed it where it was, or put something else there?
     pub(super) fn is_origin_replaced(&self) -> bool {
         let known = self.record.arriving.as_ref();
@@ -170,8 +192,8 @@ impl Choose {
         self.refuse(&format!("{}: {error}", trouble.operation), sheet);
     }
 
-    /// Does the backing object go with the decision, and is it not known yet that nobody has it open? As with a release
-    /// (`drain::release`) that is known once it is marked.
+    /// Must it be marked first, and looked whether anybody has it open? So if its backing object goes, as with a release
+    /// (`drain::release`).
     fn gives_up(&self, conflict: &Conflict) -> bool {
         let record = &conflict.record;
         self.choice.side == Side::Theirs
@@ -255,6 +277,10 @@ impl Choose {
             Some(_) => None,
             None => went_to(facts, path, &theirs, &mut reads)?,
         };
+        let leaving = match &record.hides {
+            Some(theirs) => self.leaving(facts, theirs, &mut reads)?,
+            None => None,
+        };
         let ring = match (&went_to, self.choice.side) {
             (Some(next), Side::Theirs) => ring(facts, path, next, &mut reads)?,
             _ => Vec::new(),
@@ -312,6 +338,7 @@ impl Choose {
             at_origin: None,
             below,
             went_to,
+            leaving,
             replaced_by,
             ring,
             lacks_dir,
@@ -323,6 +350,27 @@ impl Choose {
             reads,
         });
         Ok(())
+    }
+
+    /// What was renamed away from something in what it hides, and can be settled before this.
+    fn leaving(
+        &self,
+        facts: &dyn DrainFacts,
+        theirs: &TreePath,
+        reads: &mut ReadSet,
+    ) -> Outcome<Option<TreePath>> {
+        for speaker in all_speakers(facts, theirs, reads)? {
+            // With theirs, a rename of this itself is undone.
+            let is_meant = self.choice.side == Side::Ours || speaker.path != self.choice.path;
+            if speaker.word == Word::Origin
+                && speaker.lower != *theirs
+                && is_meant
+                && unsettled(facts, &speaker.path.parent(), reads)?.is_none()
+            {
+                return Ok(Some(speaker.path));
+            }
+        }
+        Ok(None)
     }
 
     fn next_name(&mut self, sheet: &mut Sheet) {
@@ -363,10 +411,16 @@ impl Choose {
             && conflict.record.hides.is_none()
             && theirs.as_ref().is_some_and(Attr::is_dir);
         conflict.their_owner = theirs.as_ref().map(|attr| attr.uid);
+        let is_none = theirs
+            .as_ref()
+            .is_some_and(|theirs| conflict.is_none(theirs));
         if let Some(why) = conflict.refusal(self.choice.side)
             && !Mutation::ChoicesAreNotRefused.is(sheet.planted)
         {
             return self.refuse(&why, sheet);
+        }
+        if is_none && !conflict.is_of_both {
+            return self.refuse(NO_CONFLICT, sheet);
         }
         let is_replaced = conflict.is_origin_replaced();
         if conflict.beside.is_some() && found.next().flatten().is_some() {
@@ -392,46 +446,14 @@ impl Choose {
                 }
                 State::Examine(conflict, Some(Identity::of_dir(&theirs)))
             }
-            Some(theirs) if theirs.is_dir() && self.choice.side == Side::Ours => {
+            Some(theirs)
+                if theirs.is_dir()
+                    && (self.choice.side == Side::Ours || conflict.known().is_some()) =>
+            {
                 State::Know(conflict)
             }
             theirs => State::Decide(conflict, theirs.as_ref().map(Identity::of)),
         };
-    }
-}
-
-/// What the buffer has below something.
-#[derive(Clone, Default)]
-struct Below {
-    /// There are records that go with it.
-    has_any: bool,
-    /// One of them hides something of the PFS, and must not outlive a rename of what it is below.
-    hiding: Option<TreePath>,
-    /// All of them, with their versions.
-    seen: Vec<(TreePath, u64)>,
-}
-
-impl Below {
-    fn of(facts: &dyn DrainFacts, path: &TreePath) -> Outcome<Self> {
-        let records = facts.below(path)?;
-        let mut hiding = records.iter().filter(|(_, r)| r.hides.is_some());
-        Ok(Below {
-            has_any: !records.is_empty(),
-            hiding: hiding.next().map(|(path, _)| path.clone()),
-            seen: records
-                .iter()
-                .map(|(p, r)| (p.clone(), r.version))
-                .collect(),
-        })
-    }
-
-    /// It is below something that was renamed, at the old place of which now is `there`. Unless it was a directory, or others have
-    /// put one there, what is below can be chosen about by itself, and what hides something has to be.
-    fn tell_apart(&mut self, renamed: &PathRecord, there: Option<&Attr>) {
-        match holds_things(renamed) || there.is_some_and(Attr::is_dir) {
-            true => self.hiding = None,
-            false => self.has_any = false,
-        }
     }
 }
 
@@ -452,7 +474,11 @@ impl Strand for Choose {
             (State::Waiting, Got::Done) => self.state = State::Climb,
             (State::Looking(conflict), Got::Seen(seen)) => self.looked(conflict, seen, sheet),
             (State::Knowing(conflict), Got::Known(Ok(now))) => {
-                self.state = State::Decide(conflict, Some(now.is));
+                let is_known = |known: Identity| known.has_contents() && known.is_same(now.is);
+                match conflict.known().is_some_and(is_known) {
+                    true => self.refuse(NO_CONFLICT, sheet),
+                    false => self.state = State::Decide(conflict, Some(now.is)),
+                }
             }
             (State::Knowing(_), Got::Known(Err(trouble))) => self.fail(trouble, sheet),
             (State::Examining(conflict, now), Got::Attrs(attrs)) => match attrs[..] {

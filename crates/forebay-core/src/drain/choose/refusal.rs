@@ -14,12 +14,21 @@ impl Conflict {
         let all_below = self.ring.iter().map(|one| &one.below).chain([&self.below]);
         if let Some(path) = all_below.filter_map(|below| below.hiding.as_ref()).next() {
             return Some(format!(
-                "programs have changed {path} below it, where others had put a directory: choose about that first, if it is still listed, and then again"
+                "{path}, below it, still hides something of the PFS: settle that first (if it is not listed any more, drain again), and then this"
+            ));
+        }
+        if let Some(path) = self.leaving.as_ref().filter(|_| !is_ours || !is_replaced) {
+            return Some(format!(
+                "{path} was in it on the PFS, and may not have left it yet: settle that first (if it is not listed, drain again), and then this"
             ));
         }
         if let Some(dir) = self.ring.iter().find(|one| one.is_dir || one.below.has_any) {
+            let instead = match is_replaced {
+                true => IS_DIR_EXCHANGED_AND_GONE,
+                false => IS_DIR_EXCHANGED,
+            };
             return Some(format!(
-                "it has exchanged names with the directory {}: {IS_DIR_EXCHANGED}",
+                "it has exchanged names with the directory {}: {instead}",
                 dir.path
             ));
         }
@@ -35,8 +44,12 @@ impl Conflict {
                 "{path} has taken its old place, and would replace it: take {instead}"
             ));
         }
-        if is_replaced && self.at_origin.is_none() && self.below.has_any {
-            return Some(IS_GONE_ABOVE.to_owned());
+        if is_replaced && !has_dir_at_origin && self.below.has_any {
+            let why = match self.at_origin {
+                Some(_) => IS_NO_DIR,
+                None => IS_GONE_ABOVE,
+            };
+            return Some(why.to_owned());
         }
         let why = match &self.went_to {
             // It would show in two places.
@@ -64,7 +77,6 @@ impl Conflict {
             }
             _ if side == Side::Both && is_replaced => IS_REPLACED,
             _ if is_ours && is_replaced && self.at_origin.is_none() => IS_GONE,
-            _ if is_ours && is_replaced && self.below.has_any && !has_dir_at_origin => IS_NO_DIR,
             _ if side == Side::Theirs && is_waiting(&self.record) && !is_replaced => WAITS,
             _ => return None,
         };
@@ -73,16 +85,20 @@ impl Conflict {
 }
 
 /// Why a directory is not chosen about.
-const IS_DIR: &str = "it is a directory of the buffer: if theirs is a directory as well, take ours or theirs; else move what is theirs out of the way on the PFS and drain again, or rename or remove ours with `forebay run` and take theirs then";
+const IS_DIR: &str = "it is a directory of the buffer: take ours, and a file of theirs goes; if theirs is a directory as well, take ours or theirs; else move what is theirs out of the way on the PFS and drain again, or rename or remove ours with `forebay run` and take theirs then, if it is still listed";
 
 /// The same of one that was renamed.
-const IS_RENAMED_DIR: &str = "it is a directory that was renamed, or others have put one in its old place: take ours, and what of theirs is in its place goes; else move what is theirs out of the way on the PFS and drain again, or rename or remove ours with `forebay run` and take theirs then";
+const IS_RENAMED_DIR: &str = "it is a directory that was renamed, or others have put one in its old place: take ours, and what of theirs is in its place goes; else move what is theirs out of the way on the PFS and drain again, or rename or remove ours with `forebay run` and take theirs then, if it is still listed";
 
 /// The same of one that has come in the place of theirs.
-const IS_DIR_OVER: &str = "it is a directory of the buffer in the place of theirs: take ours, and theirs goes with all that is in it; else move what is theirs out of the way on the PFS and drain again, or rename or remove ours with `forebay run` and take theirs then";
+const IS_DIR_OVER: &str = "it is a directory of the buffer in the place of theirs: take ours, and theirs goes with all that is in it; else move what is theirs out of the way on the PFS and drain again, or rename or remove ours with `forebay run` and take theirs then, if it is still listed";
 
 /// Why what has exchanged names with a directory does not get its old one.
 const IS_DIR_EXCHANGED: &str = "take ours, or exchange them back with `forebay run`";
+
+/// The same if it is not where it was on the PFS.
+const IS_DIR_EXCHANGED_AND_GONE: &str =
+    "drain again, and take theirs then; or rename that directory back with `forebay run`";
 
 /// Why this directory is not chosen about.
 pub(super) fn why_no_dir(record: &PathRecord) -> &'static str {
@@ -97,7 +113,11 @@ pub(super) fn why_no_dir(record: &PathRecord) -> &'static str {
 pub(super) const BOTH_DIRS: &str =
     "it is a directory on both sides, and stays: choose about what is in it";
 
-/// Why there is nothing to choose about.
+/// Why there is nothing to choose about: the drain does it.
+pub(super) const NO_CONFLICT: &str =
+    "others have not changed on the PFS what it replaces or removes: there is nothing to choose";
+
+/// The same of what is new.
 pub(super) const REPLACES_NOTHING: &str = "it replaces nothing on the PFS";
 
 /// Why a backing directory does not go.
@@ -113,7 +133,7 @@ const IS_GONE_ABOVE: &str = "others have removed or renamed what was renamed, an
 pub(super) const LACKS_DIR: &str = "others have removed or renamed its directory on the PFS: make it there again, or in the buffer (`forebay run -- mkdir`); or take both for each file, or theirs";
 
 /// Why something is not renamed in the place of a directory.
-const IS_NO_DIR: &str = "others have put something else in the place of the renamed directory, and there are changes below it: put the directory back on the PFS, and drain again";
+const IS_NO_DIR: &str = "others have put something else in the place of the renamed directory, and there are changes below it: move that away on the PFS; then put the directory back there, or make it in the buffer (`forebay run -- mkdir`), and drain again";
 
 /// Why what is in the buffer does not go.
 pub(super) const IS_OPEN: &str = "a program has it open: what it writes would be lost; try again when it has ended, or take ours or both";

@@ -59,7 +59,7 @@ impl Drain {
         }
         match self.round {
             Round::Resume => self.begin_resume(facts)?,
-            Round::Choose => match self.choices.pop() {
+            Round::Choose => match self.choices.pop_front() {
                 Some(choice) => self.start(Choose::new(choice)),
                 None => self.advance(),
             },

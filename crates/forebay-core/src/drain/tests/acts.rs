@@ -1,5 +1,6 @@
 //! The acts of a drain, carried out in memory.
 
+use super::super::act::BelowRead;
 use super::super::*;
 use super::model::{Node, OWNER, Tree, World, move_tree, subtree};
 use crate::facts::{Attr, Timestamp};
@@ -77,7 +78,7 @@ impl World {
         }
     }
 
-    fn know(&self, dir: &TreePath) -> KnownDir {
+    pub(super) fn know(&self, dir: &TreePath) -> KnownDir {
         let mut files = KnownFiles::new(dir, true);
         let within = self
             .pfs
@@ -112,7 +113,15 @@ impl World {
     fn commit(&mut self, commit: &DrainCommit) -> DrainVerdict {
         let version = |path: &TreePath| self.records.get(path).map(|r| r.version);
         let is_so = |(path, seen): (&TreePath, &crate::bridge::Seen)| version(path) == seen.version;
-        if !commit.reads.records.iter().all(is_so) {
+        let is_below = |relied: &BelowRead| {
+            let below = subtree(&self.records, &relied.dir).into_iter();
+            let below = below.filter(|(path, _)| *path != relied.dir);
+            let mut now: Vec<_> = below.map(|(path, record)| (path, record.version)).collect();
+            now.sort_by_cached_key(|(path, _)| path.key());
+            now == relied.seen
+        };
+        let holds = commit.reads.records.iter().all(is_so) && commit.below.iter().all(is_below);
+        if !holds {
             return DrainVerdict::Conflict;
         }
         let mut puts_began = false;
