@@ -6,20 +6,26 @@ use forebay_core::identity::Identity;
 use forebay_core::path::TreePath;
 use forebay_pfs::Lower;
 use forebay_sys::{self as sys, Errno};
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::os::fd::AsFd;
 
 /// See [`drain::Act::Know`].
-pub(crate) fn know(lower: &Lower, dir: &TreePath, with_files: bool) -> Work<KnownDir> {
+pub(crate) fn know(
+    lower: &Lower,
+    dir: &TreePath,
+    without: &BTreeSet<TreePath>,
+    with_files: bool,
+) -> Work<KnownDir> {
     let mut files = KnownFiles::new(dir, with_files);
-    let is = look_through(lower, dir, &mut HashSet::new(), &mut files);
+    let is = look_through(lower, dir, without, &mut HashSet::new(), &mut files);
     let is = is.map_err(Trouble::into_core)?;
     Ok(KnownDir { is, files })
 }
 
 /// What it is known by. Adds the inode numbers of the directories in it to `dirs`.
 pub(crate) fn known(lower: &Lower, dir: &TreePath, dirs: &mut HashSet<u64>) -> pfs::Work<Identity> {
-    look_through(lower, dir, dirs, &mut KnownFiles::new(dir, false))
+    let mut files = KnownFiles::new(dir, false);
+    look_through(lower, dir, &BTreeSet::new(), dirs, &mut files)
 }
 
 /// A directory of which what is in it is being looked at.
@@ -30,14 +36,20 @@ struct Opened {
     entries: Vec<(Vec<u8>, Option<Identity>)>,
     /// Directories that are still to be looked at, and whether they count.
     dirs: Vec<(Vec<u8>, bool)>,
-    /// Does it count for what the directory above is known by? What drains have left does not, because it is swept anyway; but
-    /// the directories in it are noted.
+    /// Does it count for what the directory above is known by? What drains have left does not, because it is swept anyway, nor what
+    /// is about to leave; but the directories in it are noted.
     counts: bool,
 }
 
 impl Opened {
     /// Adds to `files` those in it, if it counts.
-    fn new(lower: &Lower, path: TreePath, counts: bool, files: &mut KnownFiles) -> pfs::Work<Self> {
+    fn new(
+        lower: &Lower,
+        path: TreePath,
+        without: &BTreeSet<TreePath>,
+        counts: bool,
+        files: &mut KnownFiles,
+    ) -> pfs::Work<Self> {
         let fd = lower
             .open(&path, libc::O_RDONLY | libc::O_DIRECTORY)
             .during("open directory")?;
@@ -56,7 +68,8 @@ impl Opened {
         raw.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         raw.dedup_by(|a, b| a.name == b.name);
         for entry in raw {
-            let is_left = is_leftover(&entry.name);
+            let is_left = is_leftover(&entry.name)
+                || !without.is_empty() && without.contains(&opened.path.join(&entry.name));
             match sys::stat(fd.as_fd(), &entry.name) {
                 Ok(attr) if attr.is_dir() => opened.dirs.push((entry.name, !is_left)),
                 Ok(_) if is_left => {}
@@ -78,15 +91,16 @@ impl Opened {
 fn look_through(
     lower: &Lower,
     dir: &TreePath,
+    without: &BTreeSet<TreePath>,
     dirs: &mut HashSet<u64>,
     files: &mut KnownFiles,
 ) -> pfs::Work<Identity> {
-    let mut stack = vec![Opened::new(lower, dir.clone(), true, files)?];
+    let mut stack = vec![Opened::new(lower, dir.clone(), without, true, files)?];
     loop {
         let at = stack.last_mut().expect("it ends with the first");
         if let Some((name, counts)) = at.dirs.pop() {
             let counts = counts && at.counts;
-            let below = Opened::new(lower, at.path.join(&name), counts, files)?;
+            let below = Opened::new(lower, at.path.join(&name), without, counts, files)?;
             dirs.insert(below.ino);
             stack.push(below);
             continue;

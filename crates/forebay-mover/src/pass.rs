@@ -371,9 +371,11 @@ impl<'g> Pass<'g> {
                 let look = |path| dirs.look(ground.lower, path).map_err(Trouble::into_core);
                 Got::Seen(paths.iter().map(look).collect())
             }
-            Act::Know { path, with_files } => {
-                Got::Known(known::know(ground.lower, path, *with_files))
-            }
+            Act::Know {
+                path,
+                without,
+                with_files,
+            } => Got::Known(known::know(ground.lower, path, without, *with_files)),
             Act::Rename { from, to, is } => {
                 let (notes, touched) = (&self.aside_notes, &self.touched);
                 let lower = ground.lower;

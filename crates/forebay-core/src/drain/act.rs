@@ -9,6 +9,7 @@ use crate::ops::FollowUp;
 use crate::path::TreePath;
 use crate::record::{BridgeId, Kind, ObjectId, ObjectName};
 use crate::table::{Change, TableError, Tables};
+use std::collections::BTreeSet;
 use std::fmt;
 
 /// The number of an act that is under way.
@@ -310,6 +311,8 @@ pub enum Act {
     Know {
         /// The directory.
         path: TreePath,
+        /// What does not count, because it is about to leave.
+        without: BTreeSet<TreePath>,
         /// Are the files in it to be told?
         with_files: bool,
     },

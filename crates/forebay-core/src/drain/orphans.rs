@@ -19,6 +19,7 @@ use crate::identity::Identity;
 use crate::path::TreePath;
 use crate::record::{Kind, ObjectId, PathRecord};
 use crate::table::{Change, KeyValue};
+use std::collections::BTreeSet;
 
 /// Notes begin so; the waiting name follows.
 pub(super) const NOTES: &[u8] = b"drain/orphan/";
@@ -169,6 +170,7 @@ impl Strand for Orphan {
                 self.state = State::Knowing(*attr);
                 Some(Act::Know {
                     path: waits,
+                    without: BTreeSet::new(),
                     with_files: self.known.is_some_and(Identity::is_of_several_names),
                 })
             }

@@ -6,6 +6,7 @@ use crate::{known, leftovers};
 use forebay_core::drain::{self, discarded_name, is_aside};
 use forebay_core::identity::Identity;
 use forebay_core::record::ObjectId;
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
@@ -96,7 +97,11 @@ impl Scene {
 
     fn known(&self, path: &str) -> Option<Identity> {
         let path = TreePath::new(path).unwrap();
-        Some(known::know(&self.lower, &path, false).unwrap().is)
+        Some(
+            known::know(&self.lower, &path, &BTreeSet::new(), false)
+                .unwrap()
+                .is,
+        )
     }
 
     /// What is aside, as others reach it who are in it.
@@ -411,7 +416,9 @@ fn what_is_aside_in_a_directory_is_swept_before_that_moves_or_goes() {
         let late = |name: &[u8]| scene.at("up").join(OsStr::from_bytes(name)).join("late");
         // Before it is looked at what is to go.
         fs::write(late(aside.name()), "").unwrap();
-        let known = known::know(&scene.lower, &up, false).unwrap().is;
+        let known = known::know(&scene.lower, &up, &BTreeSet::new(), false)
+            .unwrap()
+            .is;
         let refused = scene.discard_what("up", Some(known)).unwrap_err();
         assert_eq!(refused.errno, libc::EEXIST);
         assert_eq!(scene.sweep(), ["up/d/late"]);

@@ -357,7 +357,7 @@ impl Pfs {
         let is_seen = |path: &TreePath| self.inode(path).is_some_and(is_theirs);
         let is_another = match known.has_contents() && self.get(path).is_some_and(|t| t.is_dir()) {
             true => self
-                .identity(path)
+                .identity(path, &BTreeSet::new())
                 .is_ok_and(|now| !known.strictly().is_same(now)),
             false => !known.is(&attr),
         };
@@ -393,22 +393,28 @@ impl Pfs {
     }
 
     /// [`Pfs::identity`] as a look of a drain, with the files.
-    pub(super) fn know(&mut self, dir: &TreePath, with_files: bool) -> Work<KnownDir> {
+    pub(super) fn know(
+        &mut self,
+        dir: &TreePath,
+        without: &BTreeSet<TreePath>,
+        with_files: bool,
+    ) -> Work<KnownDir> {
         let mut files = KnownFiles::new(dir, with_files);
         for path in self.below(dir) {
             let attr = self.look(&path).unwrap_or_default();
             let depth = dir.components().count();
             let is_left = path.components().skip(depth).any(is_leftover);
-            if !attr.is_dir() && !is_left {
+            let leaves = without.iter().any(|leaving| path.is_within(leaving));
+            if !attr.is_dir() && !is_left && !leaves {
                 files.add(&attr, &path.parent(), path.name());
             }
         }
-        let is = self.identity(dir)?;
+        let is = self.identity(dir, without)?;
         Ok(KnownDir { is, files })
     }
 
-    /// What a directory is known by, with what is in it.
-    fn identity(&self, dir: &TreePath) -> Work<Identity> {
+    /// What a directory is known by, with what is in it but `without` these.
+    fn identity(&self, dir: &TreePath, without: &BTreeSet<TreePath>) -> Work<Identity> {
         let Some(attr) = self.attr(dir) else {
             return refuse("open directory", libc::ENOENT);
         };
@@ -417,9 +423,9 @@ impl Pfs {
             .keys()
             .filter(|p| !p.is_root() && p.parent() == *dir);
         let mut entries = Vec::new();
-        for path in children.filter(|p| !is_leftover(p.name())) {
+        for path in children.filter(|p| !is_leftover(p.name()) && !without.contains(*p)) {
             let known = match self.get(path).is_some_and(|thing| thing.is_dir()) {
-                true => self.identity(path)?,
+                true => self.identity(path, without)?,
                 false => Identity::of_entry(&self.attr(path).unwrap_or_default()),
             };
             entries.push((path.name(), Some(known)));
@@ -484,7 +490,7 @@ impl Pfs {
             return Ok(());
         }
         if let Some(is) = is
-            && !is.is_same(self.identity(path)?)
+            && !is.is_same(self.identity(path, &BTreeSet::new())?)
         {
             return refuse("rename", libc::EEXIST);
         }

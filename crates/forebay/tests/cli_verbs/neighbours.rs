@@ -815,7 +815,11 @@ fn what_others_have_not_changed_is_drained_whatever_is_chosen() {
 
 #[test]
 fn what_has_not_left_a_directory_comes_before_a_choice_about_that() {
-    for side in ["ours", "theirs"] {
+    let refusals = [
+        ("ours", "not taken: d: others have not changed"),
+        ("theirs", "not taken: d: x was in it"),
+    ];
+    for (side, refusal) in refusals {
         let scene = Scene::new();
         scene.inside("mv d/a x; rm -r d");
         scene.outside("echo theirs > x");
@@ -823,13 +827,23 @@ fn what_has_not_left_a_directory_comes_before_a_choice_about_that() {
         assert_eq!((code, changed(&said)), (75, vec![]), "{said}");
         let (code, said) = scene.drain(&["--take", side, "d"]);
         assert_eq!(code, 75, "{said}");
-        assert!(said.contains("not taken: d: x was in it"), "{said}");
+        assert!(said.contains(refusal), "{said}");
         let (code, said) = scene.drain(&["--take", "both", "x"]);
         assert_eq!(code, 0, "{said}");
         let now = tree(&scene.pfs);
         assert_eq!((&*now["x"], &*now["x.ours"]), ("theirs\n", "a\n"));
         assert!(!scene.pfs.join("d").exists());
     }
+    // Both at once: what leaves does not count in what is there now.
+    let scene = Scene::new();
+    scene.inside("mv d/a x; rm -r d");
+    scene.outside("echo theirs > x; echo theirs > d/new");
+    let (code, said) = scene.drain(&[]);
+    assert_eq!(code, 75, "{said}");
+    let (code, said) = scene.drain(&["--take", "ours", "x", "d"]);
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(tree(&scene.pfs)["x"], "a\n");
+    assert!(!scene.pfs.join("d").exists());
 }
 
 #[test]

@@ -26,6 +26,7 @@ use refusal::{
     BOTH_DIRS, HAS_STRAYS, IS_OPEN, IS_UNKNOWN, LACKS_DIR, NO_CONFLICT, REPLACES_NOTHING,
     why_no_dir,
 };
+use std::collections::BTreeSet;
 
 /// Whose version stays under a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,8 +99,10 @@ struct Conflict {
     below: Below,
     /// What was renamed away from where their version is.
     went_to: Option<TreePath>,
-    /// What was renamed away from something in their version, and may not have left it yet.
-    leaving: Option<TreePath>,
+    /// Places in their version from which something was renamed that may not have left yet.
+    leaving: BTreeSet<TreePath>,
+    /// Where one of these things is in the buffer, if it shows again in its old place with theirs, and can be settled before.
+    in_two_places: Option<TreePath>,
     /// What has taken the old place of the renamed thing, and would replace it if it went back there.
     replaced_by: Option<TreePath>,
     /// What has exchanged its names with this, if theirs is taken: it is where it was before only together with this.
@@ -277,9 +280,9 @@ impl Choose {
             Some(_) => None,
             None => went_to(facts, path, &theirs, &mut reads)?,
         };
-        let leaving = match &record.hides {
+        let (leaving, in_two_places) = match &record.hides {
             Some(theirs) => self.leaving(facts, theirs, &mut reads)?,
-            None => None,
+            None => Default::default(),
         };
         let ring = match (&went_to, self.choice.side) {
             (Some(next), Side::Theirs) => ring(facts, path, next, &mut reads)?,
@@ -339,6 +342,7 @@ impl Choose {
             below,
             went_to,
             leaving,
+            in_two_places,
             replaced_by,
             ring,
             lacks_dir,
@@ -352,25 +356,29 @@ impl Choose {
         Ok(())
     }
 
-    /// What was renamed away from something in what it hides, and can be settled before this.
+    /// [`Conflict::leaving`] and [`Conflict::in_two_places`], if `theirs` is what it hides.
     fn leaving(
         &self,
         facts: &dyn DrainFacts,
         theirs: &TreePath,
         reads: &mut ReadSet,
-    ) -> Outcome<Option<TreePath>> {
+    ) -> Outcome<(BTreeSet<TreePath>, Option<TreePath>)> {
+        let (mut leaving, mut in_two_places) = (BTreeSet::new(), None);
         for speaker in all_speakers(facts, theirs, reads)? {
+            if speaker.word != Word::Origin || speaker.lower == *theirs {
+                continue;
+            }
+            leaving.insert(speaker.lower);
             // With theirs, a rename of this itself is undone.
-            let is_meant = self.choice.side == Side::Ours || speaker.path != self.choice.path;
-            if speaker.word == Word::Origin
-                && speaker.lower != *theirs
-                && is_meant
+            let is_other = self.choice.side != Side::Ours && speaker.path != self.choice.path;
+            if is_other
+                && in_two_places.is_none()
                 && unsettled(facts, &speaker.path.parent(), reads)?.is_none()
             {
-                return Ok(Some(speaker.path));
+                in_two_places = Some(speaker.path);
             }
         }
-        Ok(None)
+        Ok((leaving, in_two_places))
     }
 
     fn next_name(&mut self, sheet: &mut Sheet) {
@@ -569,6 +577,7 @@ impl Strand for Choose {
                 State::Know(conflict) => {
                     let know = Act::Know {
                         path: conflict.theirs.clone(),
+                        without: conflict.leaving.clone(),
                         with_files: false,
                     };
                     self.state = State::Knowing(conflict.clone());

@@ -17,9 +17,9 @@ impl Conflict {
                 "{path}, below it, still hides something of the PFS: settle that first (if it is not listed any more, drain again), and then this"
             ));
         }
-        if let Some(path) = self.leaving.as_ref().filter(|_| !is_ours || !is_replaced) {
+        if let Some(path) = &self.in_two_places {
             return Some(format!(
-                "{path} was in it on the PFS, and may not have left it yet: settle that first (if it is not listed, drain again), and then this"
+                "{path} was in it on the PFS, and has not left it yet: settle that first (if it is not listed, drain again), and then this"
             ));
         }
         if let Some(dir) = self.ring.iter().find(|one| one.is_dir || one.below.has_any) {

@@ -20,6 +20,7 @@ use crate::facts::{Attr, Outcome};
 use crate::identity::Identity;
 use crate::path::TreePath;
 use crate::record::{Kind, PathRecord};
+use std::collections::BTreeSet;
 
 /// Conflicts that one move survives before it is left for the next pass.
 const MAX_CONFLICTS: u32 = 100;
@@ -518,6 +519,7 @@ impl Strand for Move {
                     let known = self.marked[0].1.replaces;
                     let know = Act::Know {
                         path: path.clone(),
+                        without: BTreeSet::new(),
                         with_files: known.is_some_and(Identity::is_of_several_names),
                     };
                     self.state = State::Knowing(*found);

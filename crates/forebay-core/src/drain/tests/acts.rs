@@ -8,6 +8,7 @@ use crate::identity::Identity;
 use crate::path::TreePath;
 use crate::record::ObjectName;
 use crate::table::Change;
+use std::collections::BTreeSet;
 
 /// The user of the drain.
 const ROOT: u32 = 0;
@@ -78,7 +79,7 @@ impl World {
         }
     }
 
-    pub(super) fn know(&self, dir: &TreePath) -> KnownDir {
+    pub(super) fn know(&self, dir: &TreePath, without: &BTreeSet<TreePath>) -> KnownDir {
         let mut files = KnownFiles::new(dir, true);
         let within = self
             .pfs
@@ -89,21 +90,21 @@ impl World {
             files.add(&attr, &path.parent(), path.name());
         }
         KnownDir {
-            is: self.identity_of(dir),
+            is: self.identity_of(dir, without),
             files,
         }
     }
 
-    fn identity_of(&self, dir: &TreePath) -> Identity {
+    fn identity_of(&self, dir: &TreePath, without: &BTreeSet<TreePath>) -> Identity {
         let itself = Identity::of(&self.lower_attr(dir).unwrap_or_default());
         let children = self
             .pfs
             .keys()
-            .filter(|p| !p.is_root() && p.parent() == *dir);
+            .filter(|p| !p.is_root() && p.parent() == *dir && !without.contains(*p));
         let children: Vec<_> = children.collect();
         itself.with_contents(children.into_iter().map(|path| {
             let known = match self.pfs.get(path) {
-                Some(Node::Dir) => self.identity_of(path),
+                Some(Node::Dir) => self.identity_of(path, without),
                 _ => Identity::of_entry(&self.lower_attr(path).unwrap_or_default()),
             };
             (path.name(), Some(known))
@@ -285,7 +286,7 @@ impl World {
                 let look = |path| Ok(self.attr_in(tree, path));
                 Got::Seen(paths.iter().map(look).collect())
             }
-            Act::Know { path, .. } => Got::Known(Ok(self.know(path))),
+            Act::Know { path, without, .. } => Got::Known(Ok(self.know(path, without))),
             Act::Rename { .. } if self.usurped > 0 => {
                 self.usurped -= 1;
                 Got::Did(Err(Trouble {

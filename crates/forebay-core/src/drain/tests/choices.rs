@@ -5,6 +5,7 @@ use super::model::{Node, World, p};
 use super::*;
 use crate::facts::Attr;
 use crate::identity::Identity;
+use std::collections::BTreeSet;
 
 #[test]
 fn ours_in_the_place_of_nothing_replaces_nothing_that_comes_then() {
@@ -149,7 +150,7 @@ fn where_others_have_changed_nothing_no_side_is_taken() {
             if n == 4 {
                 world.pfs.insert(p("g"), Node::File(4));
             }
-            let with_contents = world.know(&p("d")).is;
+            let with_contents = world.know(&p("d"), &BTreeSet::new()).is;
             program(&mut world);
             if let Some(mut record) = world.records.get(&p("d")).cloned() {
                 record.replaces = Some(with_contents);

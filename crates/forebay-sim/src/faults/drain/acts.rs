@@ -116,7 +116,11 @@ impl Node {
                 Got::Strays(objects.iter().map(one).collect())
             }
             Act::Look(paths) => Got::Seen(paths.iter().map(|p| Ok(pfs.look(p))).collect()),
-            Act::Know { path, with_files } => Got::Known(pfs.know(path, *with_files)),
+            Act::Know {
+                path,
+                without,
+                with_files,
+            } => Got::Known(pfs.know(path, without, *with_files)),
             Act::Rename { from, to, .. } => Got::Did(pfs.rename(from, to)),
             Act::Remove { path, is } if pfs.look(path).is_some_and(|now| !is.is(&now)) => {
                 Got::Did(Err(Trouble {
