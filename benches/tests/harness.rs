@@ -3,7 +3,7 @@
 
 use forebay_benches::catalogue::WORKLOADS;
 use forebay_benches::sample::Sample;
-use forebay_testkit::built;
+use forebay_testkit::built::{self, Library};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -86,7 +86,7 @@ fn the_table_has_a_figure_for_every_row_on_both_file_systems() {
     let dir = folder("table");
     let json = dir.join("report.json");
     let mut bench = Command::new(env!("CARGO_BIN_EXE_forebay-bench"));
-    let output = built::with_libraries(&mut bench)
+    let output = built::with_libraries(&mut bench, &[Library::Preload])
         .args(["--scale", "smoke", "--rounds", "1", "--forebay"])
         .arg(&forebay)
         .arg("--dir")

@@ -3,7 +3,7 @@
 // Each test uses its own part of this.
 #![allow(dead_code)]
 
-use forebay_testkit::built::{self, forebay};
+use forebay_testkit::built::{self, Library, forebay};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -108,7 +108,7 @@ impl Scene {
     /// `forebay VERB` for this buffer.
     pub fn forebay(&self, verb: &str) -> Command {
         let mut command = Command::new(forebay());
-        built::with_libraries(&mut command);
+        built::with_libraries(&mut command, &[Library::Preload]);
         command.arg(verb).arg("--buffer").arg(&self.buffer);
         command.arg("--storage").arg(&self.storage);
         command

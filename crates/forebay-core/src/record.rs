@@ -145,6 +145,8 @@ pub struct PathRecord {
     /// - Of [`Kind::Moved`]: what was renamed, known by its inode number; `None` for a directory that has opened, and in tables
     ///   of older versions.
     pub arriving: Option<Box<Identity>>,
+    /// What somebody has decided to give up for this on the PFS: if it is [`PathRecord::replaces`], others had changed it.
+    pub chosen: Option<Box<Identity>>,
     /// The request that made this path name this object.
     pub token: Token,
     /// Set once drained.
@@ -169,6 +171,7 @@ impl PathRecord {
             hides: None,
             replaces: None,
             arriving: None,
+            chosen: None,
             token: Token::default(),
             drained: None,
             transit: None,
@@ -179,6 +182,12 @@ impl PathRecord {
     /// Does a program see something here?
     pub fn is_visible(&self) -> bool {
         self.kind != Kind::Whiteout
+    }
+
+    /// Has somebody decided that what it replaces goes, although others had changed that?
+    pub(crate) fn is_chosen(&self) -> bool {
+        let replaces = self.replaces.map(Identity::certain);
+        self.chosen.is_some() && self.chosen.as_deref().copied() == replaces
     }
 
     /// It is on the PFS now as this.
@@ -251,6 +260,8 @@ const REPLACES: u8 = 1;
 const ARRIVING: u8 = 2;
 /// A tag, and an inode number.
 const COPY_OF: u8 = 3;
+/// A tag, and an identity. Behind the others: programs that do not know it read no further.
+const CHOSEN: u8 = 4;
 
 const NS_PER_S: i128 = 1_000_000_000;
 
@@ -312,7 +323,9 @@ impl PathRecord {
         ];
         let known = extensions.iter().filter(|(_, identity)| identity.is_some());
         let copy_of = (self.copy_of != 0).then_some(self.copy_of.to_le_bytes());
-        let length = known.count() * (1 + identity::BYTES) + copy_of.map_or(0, |ino| 1 + ino.len());
+        let chosen = self.chosen.as_deref();
+        let identities = known.count() + usize::from(chosen.is_some());
+        let length = identities * (1 + identity::BYTES) + copy_of.map_or(0, |ino| 1 + ino.len());
         w.extend_from_slice(&(length as u16).to_le_bytes());
         for (tag, identity) in extensions {
             if let Some(identity) = identity {
@@ -323,6 +336,10 @@ impl PathRecord {
         if let Some(ino) = copy_of {
             w.push(COPY_OF);
             w.extend_from_slice(&ino);
+        }
+        if let Some(identity) = chosen {
+            w.push(CHOSEN);
+            w.extend_from_slice(&identity.encode());
         }
         w
     }
@@ -394,6 +411,7 @@ impl PathRecord {
                     REPLACES => record.replaces = Some(Identity::decode(r.array()?)),
                     ARRIVING => record.arriving = Some(Box::new(Identity::decode(r.array()?))),
                     COPY_OF => record.copy_of = u64::from_le_bytes(r.array()?),
+                    CHOSEN => record.chosen = Some(Box::new(Identity::decode(r.array()?))),
                     // Of a later program; what follows can't be told apart.
                     _ => break,
                 }
@@ -468,6 +486,7 @@ mod tests {
                 ..Attr::default()
             })),
             arriving: Some(Box::new(Identity::MADE_DIR)),
+            chosen: Some(Box::new(Identity::NOTHING)),
             drained: Some(Stamp {
                 size: 9,
                 ctime: Timestamp {
@@ -484,6 +503,7 @@ mod tests {
         PathRecord {
             replaces: None,
             arriving: None,
+            chosen: None,
             copy_of: 0,
             ..record
         }

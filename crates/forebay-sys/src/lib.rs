@@ -75,7 +75,8 @@ pub use raw::peers::{Peer, Received, peer, peer_groups, receive};
 pub use raw::queue::is_received;
 pub use raw::session::{fork, in_new_session};
 pub use raw::signals::{
-    end_with_the_reader, hear_of_children, pass_signals_to, signals, signals_seen, watch_signals,
+    abort_at_panics, end_with_the_reader, hear_of_children, pass_signals_to, signals, signals_seen,
+    watch_signals,
 };
 pub use raw::words::{DurabilityOwner, DurabilityWords, SharedNames};
 pub use threads::start_threads;

@@ -6,7 +6,7 @@ use std::process::Command;
 /// A library that programs are started with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Library {
-    /// That of the buffer.
+    /// The preload library of the buffer.
     Preload,
     /// The recorder.
     Recorder,
@@ -15,8 +15,6 @@ pub enum Library {
 }
 
 impl Library {
-    const ALL: [Library; 3] = [Library::Preload, Library::Recorder, Library::Collective];
-
     /// The environment variable that names another one, for the tests as for `forebay`.
     pub fn variable(self) -> &'static str {
         match self {
@@ -35,20 +33,21 @@ impl Library {
         if let Some(path) = std::env::var_os(self.variable()) {
             return path.into();
         }
-        let (path, build) = match self {
-            Library::Preload => ("../release/libforebay_preload.so", "build --release"),
-            Library::Recorder => ("../release/libforebay_record.so", "build --release"),
-            Library::Collective => ("deps/libforebay_mpiio.so", "test --no-run"),
+        let (path, makes) = match self {
+            Library::Preload => (
+                "../release/libforebay_preload.so",
+                "build --release -p forebay-preload",
+            ),
+            Library::Recorder => (
+                "../release/libforebay_record.so",
+                "build --release -p forebay-record",
+            ),
+            Library::Collective => ("deps/libforebay_mpiio.so", "test -p forebay-mpiio --no-run"),
         };
         let path = own_build().join(path);
-        let package = match self {
-            Library::Preload => "forebay-preload",
-            Library::Recorder => "forebay-record",
-            Library::Collective => "forebay-mpiio",
-        };
         assert!(
             path.exists(),
-            "{} is missing: `cargo {build} -p {package}` makes it (make test does), or set {}",
+            "{} is missing: `cargo {makes}` makes it (make test does), or set {}",
             path.display(),
             self.variable()
         );
@@ -75,15 +74,13 @@ pub fn forebay() -> PathBuf {
     std::env::var_os("FOREBAY_BIN").map_or_else(|| executable("forebay"), PathBuf::from)
 }
 
-/// Lets [`forebay`], or a program that starts it, find the libraries of this build. The one of `FOREBAY_BIN` has its own.
+/// Lets [`forebay`], or a program that starts it, find these libraries.
 ///
 /// # Panics
 /// If one was not built.
-pub fn with_libraries(command: &mut Command) -> &mut Command {
-    if std::env::var_os("FOREBAY_BIN").is_none() {
-        for library in Library::ALL {
-            command.env(library.variable(), library.path());
-        }
+pub fn with_libraries<'a>(command: &'a mut Command, libraries: &[Library]) -> &'a mut Command {
+    for library in libraries {
+        command.env(library.variable(), library.path());
     }
     command
 }

@@ -52,17 +52,7 @@ use clap::{CommandFactory, Parser};
 use cli::{Cli, Verb, exit};
 use std::process::ExitCode;
 
-/// A broken assertion ends the whole process, also in a build that unwinds (that of the tests).
-fn die_as_a_whole() {
-    let tell = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |panic| {
-        tell(panic);
-        std::process::abort();
-    }));
-}
-
 fn main() -> ExitCode {
-    die_as_a_whole();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(e) => {
@@ -80,6 +70,10 @@ fn main() -> ExitCode {
         }
     };
     let verbose = cli.verbose;
+    // The simulator makes the run smaller that panics.
+    if !matches!(cli.verb, Verb::Sim(_)) {
+        forebay_sys::abort_at_panics();
+    }
     if only_prints(&cli.verb) {
         forebay_sys::end_with_the_reader();
     }

@@ -11,6 +11,7 @@ use forebay_collect::naming::Moment;
 use forebay_collect::recording::{CommandEnd, Note, Recording, left_in};
 use forebay_collect::{Collected, collect};
 use forebay_count::{ENV_RECORD_DIR, ENV_RECORD_INCLUDE, ENV_RECORD_MEMORY};
+use forebay_report::text::printable;
 use forebay_sys as sys;
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -207,13 +208,25 @@ pub fn log_text(collected: &Collected) -> String {
     )
 }
 
+/// Characters of a command that a message has.
+const MOST_OF_COMMAND: usize = 60;
+
+/// A command as a message names it: in one line, and not all of a script.
+fn beginning(command: &str) -> String {
+    let mut shown: String = command.chars().take(MOST_OF_COMMAND).collect();
+    if shown.len() < command.len() {
+        shown.push_str("...");
+    }
+    printable(shown.as_bytes())
+}
+
 /// Prints what killed recorders have left, and how to make logs of it.
 pub fn tell_left() {
     for base in bases() {
         for recording in left_in(&base, sys::my_ids().0) {
             eprintln!(
                 "forebay: the recording of `{}` was interrupted; for its log, run: {}",
-                recording.note.command.join(" "),
+                beginning(&recording.note.command.join(" ")),
                 collect_command(&[&recording.dir])
             );
         }

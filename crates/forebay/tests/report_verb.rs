@@ -40,7 +40,7 @@ fn log(dir: &Path, name: &str, id: i64, writes: i64) -> PathBuf {
 }
 
 fn forebay(args: &[&str], dir: &Path) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
+    let mut command = Command::new(forebay_testkit::built::forebay());
     command
         .arg("report")
         .args(args)

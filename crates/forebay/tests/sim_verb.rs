@@ -1,15 +1,11 @@
 //! `forebay sim collective` as users see it: tables, a drawing, parameters of their own, and mistakes.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 
 fn forebay(dir: &Path, arguments: &[&str]) -> Output {
-    let program = std::env::var_os("FOREBAY_BIN").map_or_else(
-        || PathBuf::from(env!("CARGO_BIN_EXE_forebay")),
-        PathBuf::from,
-    );
-    let mut command = Command::new(program);
+    let mut command = Command::new(forebay_testkit::built::forebay());
     command.args(["sim", "collective"]).args(arguments);
     command.current_dir(dir).output().unwrap()
 }

@@ -497,6 +497,7 @@ fn knows_attribute(name: &OsStr) -> Result<(), Errno> {
 }
 
 fn main() -> Result<()> {
+    forebay_sys::abort_at_panics();
     let cli = Cli::parse();
     let weather = Weather::new();
     let told = weather.clone();

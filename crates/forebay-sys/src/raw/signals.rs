@@ -46,6 +46,15 @@ pub fn end_with_the_reader() {
     }
 }
 
+/// Lets a panic of any thread end the whole process, also in a build that unwinds (that of the tests).
+pub fn abort_at_panics() {
+    let tell = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        tell(panic);
+        std::process::abort();
+    }));
+}
+
 /// Signals that ask a process to end. [`watch_signals`] counts them and passes them on.
 const WATCHED: [i32; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
 

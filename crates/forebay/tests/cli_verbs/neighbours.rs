@@ -785,7 +785,9 @@ fn what_others_have_not_changed_is_drained_whatever_is_chosen() {
         ("echo new > f", "f"),
         ("rm f", "f"),
         ("rm -r d", "d"),
+        ("mv d/a m; mv m d/a; echo n > n", "d/a"),
         ("mv d/a m; mv m d/a; echo more >> d/a", "d/a"),
+        ("ln f g; echo more >> f; rm f", "f"),
         ("mv f d/b", "d/b"),
         ("rm -r d; echo new > d", "d"),
         ("mkdir x; mv d x/d; mkdir d; echo new > d/a", "d/a"),
@@ -804,11 +806,13 @@ fn what_others_have_not_changed_is_drained_whatever_is_chosen() {
     }
     // What a drain has kept, and a program has changed since.
     let scene = Scene::new();
-    scene.inside("echo ours > f; echo ours > new");
+    scene.inside("echo ours > f; echo ours > new; mkdir n; mv d/a n/a");
     assert_eq!(scene.drain(&["--keep"]).0, 0);
+    let (code, said) = scene.drain(&["--keep", "--take", "theirs", "n/a"]);
+    assert_eq!((code, &*tree(&scene.pfs)["n/a"]), (1, "a\n"), "{said}");
     scene.inside("echo more >> f; echo more >> new");
-    let (code, said) = scene.drain(&["--take", "theirs", "f", "new"]);
-    assert_eq!(code, 1, "{said}");
+    let (code, said) = scene.drain(&["--take", "both", "f", "new", "n/a"]);
+    assert_eq!((code, &*tree(&scene.pfs)["n/a"]), (1, "a\n"), "{said}");
     let now = tree(&scene.pfs);
     assert_eq!((&*now["f"], &*now["new"]), ("ours\nmore\n", "ours\nmore\n"));
 }

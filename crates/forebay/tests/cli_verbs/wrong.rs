@@ -141,7 +141,7 @@ fn wrong_options_have_the_promised_codes() {
 fn a_reader_that_goes_early_is_no_error() {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
-    let said = std::process::Command::new(env!("CARGO_BIN_EXE_forebay"))
+    let said = std::process::Command::new(forebay_testkit::built::forebay())
         .args(["completions", "bash"])
         .stdout(writer)
         .output()

@@ -38,6 +38,7 @@ use std::time::{Duration, SystemTime};
 
 use elsewhere::Elsewhere;
 use forebay_testkit::built::Library;
+pub use forebay_testkit::built::forebay;
 use tree::{Tree, remove_tree};
 
 /// In a tree with `src` and `data`: programs set the times of directories that they have just filled, by each way that there is. A later
@@ -136,14 +137,6 @@ pub fn tools_dir() -> PathBuf {
 /// The folder with the small C, Fortran, Python and shell programs.
 pub fn programs_dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs")
-}
-
-/// The executable under test.
-pub fn forebay() -> PathBuf {
-    std::env::var_os("FOREBAY_BIN").map_or_else(
-        || PathBuf::from(env!("CARGO_BIN_EXE_forebay")),
-        PathBuf::from,
-    )
 }
 
 /// The preload library under test.

@@ -73,7 +73,7 @@ fn left(stage: &Stage) -> Vec<PathBuf> {
 fn a_recorder_that_is_killed_is_told_of_and_collect_makes_its_log() {
     let stage = Stage::new();
     let script = format!(
-        "echo $$ > pid; {}; echo > started; exec sleep 1000",
+        "echo $$ > pid\n{}; echo > started; exec sleep 1000",
         write("out", 6)
     );
     let mut child = start(record_command(&stage, &script));
@@ -84,6 +84,7 @@ fn a_recorder_that_is_killed_is_told_of_and_collect_makes_its_log() {
     kill("KILL", pid.trim().parse().unwrap());
     let notice = "was interrupted; for its log, run: forebay collect ";
     let said = stage.say(&["status"]).ends_with(0).tells(notice);
+    assert_eq!(said.err.trim().lines().count(), 1, "{said:?}");
     let command = said.err.rsplit("run: forebay ").next().unwrap().trim();
     stage.wait_for("the end of the program", || {
         !PathBuf::from(format!("/proc/{}/exe", pid.trim())).exists()

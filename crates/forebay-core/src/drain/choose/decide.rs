@@ -1,8 +1,9 @@
 //! The commit that a choice is.
 
+use super::below::Below;
 use super::{Choose, Conflict, Side};
 use crate::bridge::ReadSet;
-use crate::drain::act::DrainCommit;
+use crate::drain::act::{BelowRead, DrainCommit};
 use crate::drain::drain_facts::DrainFacts;
 use crate::drain::release::opened;
 use crate::drain::rules::{OURS, Update, commit_of, read, speakers_of, upwards};
@@ -74,6 +75,36 @@ impl Choose {
         })
     }
 
+    /// Programs may make something at any time below renamed things that do not get their new names, and below a directory that is
+    /// given up. Gives what the commit relies on there; `None`: it has changed.
+    pub(super) fn relies_below(
+        &self,
+        conflict: &Conflict,
+        facts: &dyn DrainFacts,
+        reads: &mut ReadSet,
+    ) -> Outcome<Option<Vec<BelowRead>>> {
+        let holds_things = matches!(conflict.record.kind, Kind::Moved | Kind::Dir);
+        if !holds_things || conflict.is_of_both || self.choice.side == Side::Ours {
+            return Ok(Some(Vec::new()));
+        }
+        let ring = conflict.ring.iter().map(|one| (&one.path, &one.below));
+        let mut relied = Vec::new();
+        for (path, below) in ring.chain([(&self.choice.path, &conflict.below)]) {
+            let now = Below::of(facts, path)?;
+            if now.seen != below.seen {
+                return Ok(None);
+            }
+            facts.rely_on_range(path, reads)?;
+            if facts.is_single() {
+                relied.push(BelowRead {
+                    dir: path.clone(),
+                    seen: now.seen,
+                });
+            }
+        }
+        Ok(Some(relied))
+    }
+
     /// `None`: a record that has to change as well is in transit, or there is something new below it.
     pub(super) fn decide(
         &self,
@@ -128,6 +159,7 @@ impl Choose {
             after: None,
         });
         let record = conflict.record;
+        let goes = now.map_or(Identity::NOTHING, Identity::strictly);
         let after = match (self.choice.side, &conflict.at_origin) {
             // Their directory stays, and is dressed with the attributes of ours.
             (Side::Ours, _) if conflict.is_of_both => Some(PathRecord {
@@ -143,7 +175,8 @@ impl Choose {
             // Decided for this name: it tells others of the same file nothing.
             // If nothing is there, then nothing that comes is meant.
             (Side::Ours, _) => Some(PathRecord {
-                replaces: Some(now.map_or(Identity::NOTHING, Identity::strictly)),
+                replaces: Some(goes),
+                chosen: Some(Box::new(goes)),
                 hides: Some(conflict.theirs),
                 drained: None,
                 ..record.clone()

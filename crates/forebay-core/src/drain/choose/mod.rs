@@ -7,10 +7,12 @@ mod refusal;
 
 use super::act::{Act, DrainVerdict, Got, Trouble, Use, Work};
 use super::drain_facts::DrainFacts;
+use super::known_dir::KnownDir;
 use super::rules::{
     Unsettled, Update, all_speakers, commit_of, has_contents, is_copy, lower_dir, read, unsettled,
     why_unsettled,
 };
+use super::shared_files::evidence;
 use super::sheet::Sheet;
 use super::strand::Strand;
 use crate::bridge::{Mutation, ReadSet};
@@ -22,10 +24,7 @@ use crate::speakers::Word;
 use below::Below;
 use exchanged::{Exchanged, ring, went_to};
 use forebay_types::MAX_NAME_BYTES;
-use refusal::{
-    BOTH_DIRS, HAS_STRAYS, IS_OPEN, IS_UNKNOWN, LACKS_DIR, NO_CONFLICT, REPLACES_NOTHING,
-    why_no_dir,
-};
+use refusal::{BOTH_DIRS, HAS_STRAYS, IS_OPEN, IS_UNKNOWN, LACKS_DIR, NO_CONFLICT, why_no_dir};
 use std::collections::BTreeSet;
 
 /// Whose version stays under a name.
@@ -62,8 +61,10 @@ enum State {
     Waiting,
     Look(Conflict),
     Looking(Conflict),
+    Judge(Conflict, Vec<Work<Option<Attr>>>),
     Know(Conflict),
     Knowing(Conflict),
+    Known(Conflict, Box<KnownDir>),
     /// Whose is the directory in the buffer?
     Examine(Conflict, Option<Identity>),
     Examining(Conflict, Option<Identity>),
@@ -101,7 +102,8 @@ struct Conflict {
     went_to: Option<TreePath>,
     /// Places in their version from which something was renamed that may not have left yet.
     leaving: BTreeSet<TreePath>,
-    /// Where one of these things is in the buffer, if it shows again in its old place with theirs, and can be settled before.
+    /// A thing that was renamed out of their version, and would show in two places if that came back now; `None` also if it can't be
+    /// settled before this.
     in_two_places: Option<TreePath>,
     /// What has taken the old place of the renamed thing, and would replace it if it went back there.
     replaced_by: Option<TreePath>,
@@ -121,20 +123,43 @@ struct Conflict {
 }
 
 impl Conflict {
-    /// What has to be in its place if there is no conflict; `None`: attributes, or contents of a directory, don't tell that.
-    fn known(&self) -> Option<Identity> {
-        let known = self
-            .record
-            .replaces
-            .filter(|_| !self.lacks_dir && !self.is_origin_replaced());
-        known.filter(|known| !known.is_leaving() && !known.is_of_several_names())
+    /// Does the record know what was in the directory that is in its place, if others have changed nothing?
+    fn knows_contents(&self) -> bool {
+        self.may_be_none() && self.record.replaces.is_some_and(Identity::has_contents)
     }
 
-    /// Is what is in its place still what it was, as far as its attributes tell?
-    fn is_none(&self, theirs: &Attr) -> bool {
-        let is_known = |known: Identity| !theirs.is_dir() && known.is(theirs);
-        let is_ours = !self.lacks_dir && is_copy(&self.record, theirs);
-        is_ours || self.known().is_some_and(is_known)
+    /// Could it be that others have changed nothing? Not where somebody has decided already that theirs goes: that may be revoked.
+    fn may_be_none(&self) -> bool {
+        let is_there = !self.lacks_dir && !self.is_origin_replaced() && self.went_to.is_none();
+        is_there && self.record.replaces.is_some() && !self.record.is_chosen()
+    }
+
+    /// Takes note of what was found on the PFS. Gives what is in its place, and whether the second name is taken.
+    fn see(&mut self, seen: Vec<Work<Option<Attr>>>) -> Work<(Option<Attr>, bool)> {
+        let found: Vec<_> = seen.into_iter().collect::<Work<_>>()?;
+        let mut found = found.into_iter();
+        let theirs = found.next().flatten();
+        self.at_origin = match self.origin {
+            Some(_) => found.next().flatten(),
+            None => None,
+        };
+        match self.record.kind {
+            Kind::Moved => self.below.tell_apart(&self.record, self.at_origin.as_ref()),
+            _ => self.below.hiding = None,
+        }
+        for one in &mut self.ring {
+            let there = found.next().flatten();
+            let known = one.record.arriving.as_deref();
+            let is_it = |attr: &Attr| known.is_none_or(|known| known.is(attr));
+            one.below.tell_apart(&one.record, there.as_ref());
+            one.is_dir = there.is_some_and(|attr| attr.is_dir() && is_it(&attr));
+        }
+        self.is_of_both = self.record.kind == Kind::Dir
+            && self.record.hides.is_none()
+            && theirs.as_ref().is_some_and(Attr::is_dir);
+        self.their_owner = theirs.as_ref().map(|attr| attr.uid);
+        let is_second_taken = self.beside.is_some() && found.next().flatten().is_some();
+        Ok((theirs, is_second_taken))
     }
 
     /// Was something renamed, and others have removed it where it was, or put something else there?
@@ -195,8 +220,7 @@ impl Choose {
         self.refuse(&format!("{}: {error}", trouble.operation), sheet);
     }
 
-    /// Must it be marked first, and looked whether anybody has it open? So if its backing object goes, as with a release
-    /// (`drain::release`).
+    /// Does its backing object go? Then it is marked first, and open descriptors are looked for, as for a release (`drain::release`).
     fn gives_up(&self, conflict: &Conflict) -> bool {
         let record = &conflict.record;
         self.choice.side == Side::Theirs
@@ -389,79 +413,70 @@ impl Choose {
         }
     }
 
-    fn looked(&mut self, mut conflict: Conflict, seen: Vec<Work<Option<Attr>>>, sheet: &mut Sheet) {
-        let found: Vec<_> = match seen.into_iter().collect() {
-            Ok(found) => found,
-            Err(trouble) => return self.fail(trouble, sheet),
+    /// Is what was found in its place still what it was? The drain asks the same ([`SharedFiles`]).
+    ///
+    /// [`SharedFiles`]: crate::drain::shared_files::SharedFiles
+    fn is_unchanged(
+        &self,
+        conflict: &Conflict,
+        found: &Attr,
+        facts: &dyn DrainFacts,
+        sheet: &mut Sheet,
+    ) -> Outcome<bool> {
+        let (record, files) = (&conflict.record, &mut sheet.shared_files);
+        let Some(known) = record.replaces.filter(|_| conflict.may_be_none()) else {
+            return Ok(!conflict.lacks_dir && is_copy(record, found));
         };
-        let mut found = found.into_iter();
-        let theirs = found.next().flatten();
-        conflict.at_origin = match conflict.origin {
-            Some(_) => found.next().flatten(),
-            None => None,
-        };
-        let is_renamed = conflict.record.kind == Kind::Moved;
-        match is_renamed {
-            true => {
-                let (record, there) = (&conflict.record, conflict.at_origin.as_ref());
-                conflict.below.tell_apart(record, there);
+        // What is in it has to be looked at.
+        if known.has_contents() && found.is_dir() {
+            return Ok(false);
+        }
+        let goes = files.may_go(&self.choice.path, record, found, sheet.planted);
+        Ok(goes.is_some() || files.is_changed_by_us(&conflict.theirs, known, found, facts)?)
+    }
+
+    fn looked(
+        &mut self,
+        mut conflict: Conflict,
+        seen: Vec<Work<Option<Attr>>>,
+        facts: &dyn DrainFacts,
+        sheet: &mut Sheet,
+    ) -> Outcome<()> {
+        let (theirs, is_second_taken) = match conflict.see(seen) {
+            Ok(seen) => seen,
+            Err(trouble) => {
+                self.fail(trouble, sheet);
+                return Ok(());
             }
-            false => conflict.below.hiding = None,
+        };
+        let is_unchanged = match &theirs {
+            Some(found) => self.is_unchanged(&conflict, found, facts, sheet)?,
+            None => false,
+        };
+        let is_planted = Mutation::ChoicesAreNotRefused.is(sheet.planted);
+        let unfit = conflict.refusal(self.choice.side).filter(|_| !is_planted);
+        let why = unfit.or_else(|| {
+            conflict.nothing_to_choose(self.choice.side, theirs.as_ref(), is_unchanged)
+        });
+        if let Some(why) = why {
+            self.refuse(&why, sheet);
+            return Ok(());
         }
-        for one in &mut conflict.ring {
-            let there = found.next().flatten();
-            let known = one.record.arriving.as_deref();
-            let is_it = |attr: &Attr| known.is_none_or(|known| known.is(attr));
-            one.below.tell_apart(&one.record, there.as_ref());
-            one.is_dir = there.is_some_and(|attr| attr.is_dir() && is_it(&attr));
+        if is_second_taken {
+            self.next_name(sheet);
+            return Ok(());
         }
-        conflict.is_of_both = conflict.record.kind == Kind::Dir
-            && conflict.record.hides.is_none()
-            && theirs.as_ref().is_some_and(Attr::is_dir);
-        conflict.their_owner = theirs.as_ref().map(|attr| attr.uid);
-        let is_none = theirs
-            .as_ref()
-            .is_some_and(|theirs| conflict.is_none(theirs));
-        if let Some(why) = conflict.refusal(self.choice.side)
-            && !Mutation::ChoicesAreNotRefused.is(sheet.planted)
-        {
-            return self.refuse(&why, sheet);
-        }
-        if is_none && !conflict.is_of_both {
-            return self.refuse(NO_CONFLICT, sheet);
-        }
-        let is_replaced = conflict.is_origin_replaced();
-        if conflict.beside.is_some() && found.next().flatten().is_some() {
-            return self.next_name(sheet);
-        }
-        // What others have removed is given up.
-        if let Some(why) = conflict.waits_because.as_ref().filter(|_| !is_replaced) {
-            return self.refuse(&why.clone(), sheet);
-        }
-        let covers = conflict.record.covers(&self.choice.path).is_some();
-        if theirs.is_none() && !covers && !is_replaced && !conflict.lacks_dir {
-            return self.refuse(REPLACES_NOTHING, sheet);
-        }
-        let goes = conflict.is_of_both || conflict.lacks_dir;
-        if conflict.record.kind == Kind::Dir && self.choice.side == Side::Theirs && !goes {
-            return self.refuse(why_no_dir(&conflict.record), sheet);
-        }
-        let drained = conflict.record.drained.and(conflict.record.replaces);
+        let is_ours = self.choice.side == Side::Ours;
         self.state = match theirs {
             Some(theirs) if conflict.is_of_both => {
-                if drained.is_some_and(|ours| ours.is_dir_of(&theirs)) {
-                    return self.refuse(REPLACES_NOTHING, sheet);
-                }
                 State::Examine(conflict, Some(Identity::of_dir(&theirs)))
             }
-            Some(theirs)
-                if theirs.is_dir()
-                    && (self.choice.side == Side::Ours || conflict.known().is_some()) =>
-            {
+            Some(theirs) if theirs.is_dir() && (is_ours || conflict.knows_contents()) => {
                 State::Know(conflict)
             }
             theirs => State::Decide(conflict, theirs.as_ref().map(Identity::of)),
         };
+        Ok(())
     }
 }
 
@@ -480,15 +495,19 @@ impl Strand for Choose {
         match (std::mem::replace(&mut self.state, State::End), got) {
             (State::Climbing(ladder), Got::Seen(seen)) => self.climbed(ladder, seen, sheet),
             (State::Waiting, Got::Done) => self.state = State::Climb,
-            (State::Looking(conflict), Got::Seen(seen)) => self.looked(conflict, seen, sheet),
-            (State::Knowing(conflict), Got::Known(Ok(now))) => {
-                let is_known = |known: Identity| known.has_contents() && known.is_same(now.is);
-                match conflict.known().is_some_and(is_known) {
-                    true => self.refuse(NO_CONFLICT, sheet),
-                    false => self.state = State::Decide(conflict, Some(now.is)),
-                }
+            (State::Looking(conflict), Got::Seen(seen)) => {
+                self.state = State::Judge(conflict, seen);
             }
-            (State::Knowing(_), Got::Known(Err(trouble))) => self.fail(trouble, sheet),
+            (State::Knowing(conflict), Got::Known(Ok(now))) => {
+                self.state = State::Known(conflict, Box::new(now));
+            }
+            (State::Knowing(_), Got::Known(Err(trouble))) if self.choice.side == Side::Ours => {
+                self.fail(trouble, sheet);
+            }
+            // Something in it can't be looked at, as it could when the record came to know it.
+            (State::Knowing(conflict), Got::Known(Err(_))) => {
+                self.state = State::Decide(conflict, None);
+            }
             (State::Examining(conflict, now), Got::Attrs(attrs)) => match attrs[..] {
                 [Ok(own)] if Some(own.uid) == conflict.their_owner => {
                     self.refuse(BOTH_DIRS, sheet);
@@ -574,11 +593,40 @@ impl Strand for Choose {
                     self.state = State::Looking(conflict.clone());
                     return Ok(Some(look));
                 }
+                State::Judge(..) => {
+                    if let State::Judge(conflict, seen) =
+                        std::mem::replace(&mut self.state, State::End)
+                    {
+                        self.looked(conflict, seen, facts, sheet)?;
+                    }
+                }
+                State::Known(conflict, now) => {
+                    let known = conflict
+                        .record
+                        .replaces
+                        .filter(|_| conflict.knows_contents());
+                    let (files, planted) = (&mut sheet.shared_files, sheet.planted);
+                    let evidence = |found: &Attr| evidence(facts, found);
+                    let goes = match known {
+                        Some(known) => {
+                            files.may_go_with(&conflict.theirs, known, now, &evidence, planted)?
+                        }
+                        None => None,
+                    };
+                    match goes {
+                        Some(_) => self.refuse(NO_CONFLICT, sheet),
+                        None => self.state = State::Decide(conflict.clone(), Some(now.is)),
+                    }
+                }
                 State::Know(conflict) => {
+                    let several = conflict
+                        .record
+                        .replaces
+                        .filter(|_| conflict.knows_contents());
                     let know = Act::Know {
                         path: conflict.theirs.clone(),
                         without: conflict.leaving.clone(),
-                        with_files: false,
+                        with_files: several.is_some_and(Identity::is_of_several_names),
                     };
                     self.state = State::Knowing(conflict.clone());
                     return Ok(Some(know));

@@ -84,6 +84,36 @@ impl Conflict {
     }
 }
 
+impl Conflict {
+    /// Why there is nothing to choose with `theirs` in its place, if so. `is_unchanged`: that is still what it was.
+    pub(super) fn nothing_to_choose(
+        &self,
+        side: Side,
+        theirs: Option<&Attr>,
+        is_unchanged: bool,
+    ) -> Option<String> {
+        let (record, is_replaced) = (&self.record, self.is_origin_replaced());
+        if is_unchanged && !self.is_of_both {
+            return Some(NO_CONFLICT.to_owned());
+        }
+        // What others have removed is given up.
+        if let Some(why) = self.waits_because.as_ref().filter(|_| !is_replaced) {
+            return Some(why.clone());
+        }
+        let covers = record.hides.is_some() || record.drained.is_some();
+        let drained = record.drained.and(record.replaces);
+        let is_drained_to = |theirs: &Attr| drained.is_some_and(|ours| ours.is_dir_of(theirs));
+        let goes = self.is_of_both || self.lacks_dir;
+        let why = match theirs {
+            None if !covers && !is_replaced && !self.lacks_dir => REPLACES_NOTHING,
+            _ if record.kind == Kind::Dir && side == Side::Theirs && !goes => why_no_dir(record),
+            Some(theirs) if self.is_of_both && is_drained_to(theirs) => REPLACES_NOTHING,
+            _ => return None,
+        };
+        Some(why.to_owned())
+    }
+}
+
 /// Why a directory is not chosen about.
 const IS_DIR: &str = "it is a directory of the buffer: take ours, and a file of theirs goes; if theirs is a directory as well, take ours or theirs; else move what is theirs out of the way on the PFS and drain again, or rename or remove ours with `forebay run` and take theirs then, if it is still listed";
 
@@ -118,7 +148,7 @@ pub(super) const NO_CONFLICT: &str =
     "others have not changed on the PFS what it replaces or removes: there is nothing to choose";
 
 /// The same of what is new.
-pub(super) const REPLACES_NOTHING: &str = "it replaces nothing on the PFS";
+const REPLACES_NOTHING: &str = "it replaces nothing on the PFS";
 
 /// Why a backing directory does not go.
 pub(super) const HAS_STRAYS: &str = "something was made in it past the buffer, and would be lost: `forebay drain` names it; move it to its place by hand";

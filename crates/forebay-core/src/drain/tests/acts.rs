@@ -132,7 +132,6 @@ impl World {
                     assert!(!puts_began, "deletions come first");
                     let gone = self.delete(path).expect("deletes what is there");
                     assert_eq!(gone.object, *object);
-                    self.drop_object(object.oid);
                 }
                 Change::Put { path, record } => {
                     puts_began = true;
@@ -148,6 +147,10 @@ impl World {
                         self.notes.remove(key);
                     }
                 },
+                Change::Doom(object) => {
+                    puts_began = true;
+                    self.drop_object(object.oid);
+                }
                 Change::Relabel(object) => {
                     puts_began = true;
                     self.unhidden.remove(object);

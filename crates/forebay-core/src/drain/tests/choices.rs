@@ -130,6 +130,9 @@ fn where_others_have_changed_nothing_no_side_is_taken() {
         |world| {
             world.rename(&p("f"), &p("g"));
             world.rename(&p("g"), &p("f"));
+            let mut record = world.records[&p("f")].clone();
+            record.replaces = record.replaces.map(Identity::leaving);
+            world.put(p("f"), record);
         },
         |world| world.rename(&p("g"), &p("f")),
         |world| {
@@ -220,4 +223,38 @@ fn a_copy_that_may_be_there_stays_known_while_a_choice_is_refused() {
     let mut view = world.view();
     resume(&mut world, &mut view, &mut Rng::new(1));
     assert_eq!(world.records[&p("f")].arriving, earlier);
+}
+
+#[test]
+fn a_choice_for_ours_that_could_not_be_carried_out_yet_can_be_revoked() {
+    for (ours, side) in [true, false]
+        .into_iter()
+        .flat_map(|ours| [Side::Theirs, Side::Both].map(|side| (ours, side)))
+    {
+        let mut world = World::default();
+        world.pfs.insert(p("f"), Node::File(1));
+        match ours {
+            true => world.write(&p("f"), 2),
+            false => world.remove(&p("f")),
+        }
+        world.pfs.insert(p("f"), Node::File(7));
+        let choice = SideChoice {
+            path: p("f"),
+            side: Side::Ours,
+        };
+        // It is decided, and the drain dies.
+        let mut drain = Drain::new(terms(1)).choosing(vec![choice]);
+        let is_decided = |world: &World| world.records[&p("f")].is_chosen();
+        assert!(!drive_while(
+            &mut drain,
+            &mut world,
+            |world, _| !is_decided(world)
+        ));
+        let report = choose(&mut world, &[("f", side)]);
+        assert!(report.refused.is_empty(), "{ours}, {side:?}: {report:?}");
+        assert_eq!(world.pfs[&p("f")], Node::File(7));
+        let second = world.pfs.get(&p("f.ours")).copied();
+        let is_kept = ours && side == Side::Both;
+        assert_eq!(second, is_kept.then_some(Node::File(2)));
+    }
 }
