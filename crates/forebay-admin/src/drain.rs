@@ -62,6 +62,9 @@ pub enum DrainState {
 pub struct DrainStatus {
     /// Where the drain is.
     pub state: DrainState,
+    /// Which drain of the bridge it is; 0 before the first one.
+    #[serde(default)]
+    pub number: u64,
     /// Files, symbolic links and nodes to copy.
     pub files_total: u64,
     /// How many of `files_total` the drain has finished or given up.

@@ -45,7 +45,7 @@ pub use instance::{
 };
 pub use items::Items;
 pub use lifetime::LifetimeStatus;
-pub use request::{MAX_REQUEST_BYTES, NoRequest, Request};
+pub use request::{MAX_REQUEST_BYTES, NoRequest, REPORTS_KEPT, Request};
 pub use start::{StartFailure, StartReport};
 pub use status::{BypassingProgram, RootDir, Status};
 

@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 /// Longest request in bytes. A request travels in the place of a path, in one message.
 pub const MAX_REQUEST_BYTES: usize = 4096;
 
+/// Drains of which a bridge can still tell how they ended.
+pub const REPORTS_KEPT: usize = 16;
+
 /// One request. Each variant names the items of its answer; "one" means exactly one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "kebab-case")]
@@ -19,13 +22,21 @@ pub enum Request {
     Drain(DrainRequest),
     /// The state of the drain. One [`crate::drain::DrainStatus`].
     DrainStatus,
-    /// The state of the drain until it has ended. A [`crate::drain::DrainStatus`] several times a second. The last
+    /// The state of a drain until it has ended. A [`crate::drain::DrainStatus`] several times a second. The last
     /// one shows the end of the drain, unless the bridge ends first.
-    FollowDrain,
+    FollowDrain {
+        /// Of which one; `None`: the last one. Of more than [`REPORTS_KEPT`] the first is no longer known.
+        #[serde(default)]
+        number: Option<u64>,
+    },
     /// End the drain after the files that it is copying. One [`crate::drain::DrainStatus`].
     DrainStop,
-    /// What the last drain has not brought to the PFS. Any number of [`crate::drain::Left`], sorted by path.
-    Left,
+    /// What a drain has not brought to the PFS. Any number of [`crate::drain::Left`], sorted by path.
+    Left {
+        /// As for [`Request::FollowDrain`].
+        #[serde(default)]
+        number: Option<u64>,
+    },
     /// What is in the buffer. One [`crate::drain::Inventory`].
     Inventory,
     /// A run needs the bridge from now on. One [`crate::LifetimeStatus`].
@@ -123,9 +134,9 @@ impl Request {
             Request::Stop => "stop",
             Request::Drain(_) => "drain",
             Request::DrainStatus => "drain-status",
-            Request::FollowDrain => "follow-drain",
+            Request::FollowDrain { .. } => "follow-drain",
             Request::DrainStop => "drain-stop",
-            Request::Left => "left",
+            Request::Left { .. } => "left",
             Request::Inventory => "inventory",
             Request::Attach { .. } => "attach",
             Request::Detach { .. } => "detach",
@@ -202,9 +213,9 @@ mod tests {
                 }],
             }),
             Request::DrainStatus,
-            Request::FollowDrain,
+            Request::FollowDrain { number: None },
             Request::DrainStop,
-            Request::Left,
+            Request::Left { number: Some(7) },
             Request::Inventory,
             Request::Attach { pid: u32::MAX },
             Request::Detach {

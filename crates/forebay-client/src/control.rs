@@ -124,12 +124,22 @@ impl Control {
         self.ask(&Request::DrainStatus)?.only()
     }
 
-    /// The state of the drain, several times a second until it has ended.
+    /// The state of the last drain, several times a second until it has ended.
     ///
     /// # Errors
     /// As [`Control::status`]; reading the items may fail likewise.
     pub fn follow_drain(&mut self) -> Result<Items<DrainStatus>, AdminError> {
-        self.ask(&Request::FollowDrain)
+        self.ask(&Request::FollowDrain { number: None })
+    }
+
+    /// As [`Control::follow_drain`], of this drain ([`DrainStatus::number`]).
+    ///
+    /// # Errors
+    /// As [`Control::follow_drain`]; or it was one of long ago.
+    pub fn follow_drain_of(&mut self, number: u64) -> Result<Items<DrainStatus>, AdminError> {
+        self.ask(&Request::FollowDrain {
+            number: Some(number),
+        })
     }
 
     /// Asks the drain to end after the files that it is copying.
@@ -145,7 +155,17 @@ impl Control {
     /// # Errors
     /// As [`Control::status`]; reading the items may fail likewise.
     pub fn left(&mut self) -> Result<Items<Left>, AdminError> {
-        self.ask(&Request::Left)
+        self.ask(&Request::Left { number: None })
+    }
+
+    /// As [`Control::left`], of this drain ([`DrainStatus::number`]).
+    ///
+    /// # Errors
+    /// As [`Control::left`]; or it was one of long ago.
+    pub fn left_of(&mut self, number: u64) -> Result<Items<Left>, AdminError> {
+        self.ask(&Request::Left {
+            number: Some(number),
+        })
     }
 
     /// What is in the buffer. The bridge reads every record for it.

@@ -24,6 +24,7 @@ const CAME_BACK: &str =
 
 /// Counters of one drain.
 pub struct Counters {
+    number: u64,
     started: Instant,
     pub(crate) bytes_done: AtomicU64,
     pub(crate) bytes_verified: AtomicU64,
@@ -47,9 +48,10 @@ struct Rest {
 }
 
 impl Counters {
-    /// Counters of a drain that begins now. `running` is false if there has been no drain yet.
-    pub fn new(running: bool) -> Self {
+    /// Counters of the drain of this number, which begins now; 0: there has been none yet.
+    pub fn new(number: u64) -> Self {
         Counters {
+            number,
             started: Instant::now(),
             bytes_done: AtomicU64::new(0),
             bytes_verified: AtomicU64::new(0),
@@ -57,14 +59,18 @@ impl Counters {
             synced_by: OnceLock::new(),
             instance: OnceLock::new(),
             rest: Mutex::new(Rest {
-                state: if running {
-                    DrainState::Running
-                } else {
-                    DrainState::Idle
+                state: match number {
+                    0 => DrainState::Idle,
+                    _ => DrainState::Running,
                 },
                 ..Rest::default()
             }),
         }
+    }
+
+    /// Which drain of the bridge it is; 0: none.
+    pub fn number(&self) -> u64 {
+        self.number
     }
 
     pub(crate) fn add(counter: &AtomicU64, n: u64) {
@@ -178,6 +184,7 @@ impl Counters {
         let rest = self.rest.lock();
         DrainStatus {
             state: rest.state,
+            number: self.number,
             files_total: rest.tally.files_total,
             files_done: rest.tally.files_done,
             files_drained: rest.tally.files_drained,
@@ -270,7 +277,7 @@ mod tests {
     #[test]
     fn a_million_entries_are_listed_in_parts_without_a_gap() {
         const ENTRIES: u64 = 1_000_000;
-        let counters = Counters::new(true);
+        let counters = Counters::new(1);
         let mut list: Vec<_> = (0..ENTRIES)
             .map(|n| drain::Left {
                 path: TreePath::new(format!("d{:03}/f{n:07}", n % 1000)).unwrap(),

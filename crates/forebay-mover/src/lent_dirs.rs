@@ -327,7 +327,7 @@ mod tests {
                 lower: Lower::open_root(pfs.path(), Some(false)).unwrap(),
                 pfs,
                 storage: tempfile::tempdir().unwrap(),
-                counters: Counters::new(true),
+                counters: Counters::new(1),
                 user: if me == 0 { 65_534 } else { me },
             }
         }

@@ -73,7 +73,7 @@ fn drive_alone<T>(
     machine: Drain,
     told: impl FnOnce(&Counters) -> T,
 ) -> Result<T, Halt> {
-    let counters = Counters::new(true);
+    let counters = Counters::new(1);
     let points = Points::none();
     let request = DrainRequest::default();
     Pass::new(ground, &request, &counters, &points).drive(machine, 0)?;
@@ -86,7 +86,7 @@ fn drive_alone<T>(
 /// # Errors
 /// The tables failed, or the PFS can't be looked at where the drain was killed.
 pub fn resume(ground: Ground<'_>) -> Result<Vec<String>, Halt> {
-    let counters = Counters::new(true);
+    let counters = Counters::new(1);
     LentDirs::new(ground.instance).restore_all(ground.lower, &counters);
     let mut remarks = counters.status().remarks;
     remarks.extend(drive_alone(ground, Drain::resume(), |counters| {

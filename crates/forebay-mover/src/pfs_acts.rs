@@ -293,7 +293,7 @@ mod tests {
                 lower,
                 notes: PfsNotes::about_aside(storage.path()),
                 _storage: storage,
-                counters: Counters::new(true),
+                counters: Counters::new(1),
             }
         }
 

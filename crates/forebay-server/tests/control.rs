@@ -4,7 +4,7 @@ mod common;
 
 use common::{Place, write};
 use forebay_admin::drain::{DrainRequest, DrainState, DrainStatus, Reason, Side, Take};
-use forebay_admin::{AdminError, Items, RefusalKind};
+use forebay_admin::{AdminError, Items, REPORTS_KEPT, RefusalKind};
 use forebay_client::{Client, Control, Error};
 use forebay_wire::{Op, Request};
 use std::io::Read;
@@ -216,6 +216,50 @@ fn with_left(place: &Place, files: usize) -> (forebay_server::Server, Control) {
     assert_eq!(last.state, DrainState::Stopped);
     assert!(last.left > files as u64 / 2, "{last:?}");
     (server, control)
+}
+
+#[test]
+fn each_drain_is_told_of_by_its_number_also_when_others_have_begun_since() {
+    let place = Place::new();
+    let server = place.start();
+    let mut control = Control::connect(&place.socket()).unwrap();
+    let mut end_of = |number: u64| {
+        let items = control.follow_drain_of(number)?;
+        items.last().expect("its state")
+    };
+    let mut asking = Control::connect(&place.socket()).unwrap();
+    let mut begin = |take: &[&str]| {
+        let take = take.iter().map(|path| Take {
+            path: path.as_bytes().to_vec(),
+            side: Side::Ours,
+        });
+        let request = DrainRequest {
+            take: take.collect(),
+            ..DrainRequest::default()
+        };
+        asking.drain(request).unwrap().number
+    };
+    let first = begin(&["a", "b"]);
+    end_of(first).unwrap();
+    let others: Vec<u64> = (1..REPORTS_KEPT)
+        .map(|_| {
+            let other = begin(&["c"]);
+            end_of(other).unwrap();
+            other
+        })
+        .collect();
+    assert_eq!(end_of(first).unwrap().refused.len(), 2);
+    for other in &others {
+        assert_eq!(end_of(*other).unwrap().refused.len(), 1);
+    }
+    let last = begin(&[]);
+    assert!(end_of(last).unwrap().refused.is_empty());
+    let unknown = end_of(first).unwrap_err();
+    assert!(
+        unknown.to_string().contains("does not know any more"),
+        "{unknown}"
+    );
+    server.stop().unwrap();
 }
 
 #[test]

@@ -81,28 +81,33 @@ pub fn take_and_drain(
     naming: Naming,
 ) -> Result<Drained, Fault> {
     let mut watcher = Watcher::new();
-    if bridge.control.drain_status()?.state == DrainState::Running {
+    let current = bridge.control.drain_status()?;
+    if current.state == DrainState::Running {
         // Somebody else's. It may have passed what was written last.
-        let status = watcher.watch(bridge)?;
+        let status = watcher.watch(bridge, current.number)?;
         if watcher.asked_to_stop {
             return watcher.named(bridge, status, naming);
         }
     }
     let asked = Instant::now();
+    let (mut take, mut refused) = (take.to_vec(), Vec::new());
     loop {
-        bridge.control.drain(DrainRequest {
+        let begun = bridge.control.drain(DrainRequest {
             keep: options.keep,
             rate: options.drain_rate,
             workers: options.drain_workers,
-            take: take.to_vec(),
+            // Once: what was decided is no conflict any more.
+            take: std::mem::take(&mut take),
             patience_ms: patience.as_millis() as u64,
         })?;
-        let status = watcher.watch(bridge)?;
-        let drained = watcher.named(bridge, status, naming)?;
+        let status = watcher.watch(bridge, begun.number)?;
+        let mut drained = watcher.named(bridge, status, naming)?;
+        refused.append(&mut drained.status.refused);
         // Another drain that began a moment before ours waits for open files as long as it was told to.
         let is_open = |left: &Left| matches!(left.reason, Reason::Open);
         let goes_on = drained.named.iter().any(is_open) && asked.elapsed() < patience;
         if !goes_on || watcher.asked_to_stop {
+            drained.status.refused = refused;
             return Ok(drained);
         }
     }
@@ -126,10 +131,11 @@ impl Watcher {
         }
     }
 
-    fn watch(&mut self, bridge: &mut Bridge) -> Result<DrainStatus, Fault> {
+    /// To the end of the drain of this number.
+    fn watch(&mut self, bridge: &mut Bridge, number: u64) -> Result<DrainStatus, Fault> {
         let outcome = loop {
             let mut last = None;
-            match self.follow(bridge, &mut last) {
+            match self.follow(bridge, number, &mut last) {
                 Ok(()) => {
                     break last.ok_or_else(|| fault("the bridge does not report the drain"));
                 }
@@ -152,40 +158,29 @@ impl Watcher {
     fn named(
         &mut self,
         bridge: &mut Bridge,
-        mut ended: DrainStatus,
+        ended: DrainStatus,
         naming: Naming,
     ) -> Result<Drained, Fault> {
-        let mut earlier: Option<Drained> = None;
-        loop {
-            let mut drained = Drained {
-                status: ended.clone(),
-                named: Vec::new(),
-            };
-            for left in bridge.control.left()? {
-                if naming == Naming::Some && drained.named.len() == MOST_LINES {
-                    break;
-                }
-                drained.named.push(left?);
+        let mut named = Vec::new();
+        for left in bridge.control.left_of(ended.number)? {
+            if naming == Naming::Some && named.len() == MOST_LINES {
+                break;
             }
-            // If somebody else has begun another drain since, the list may be of that one.
-            let is_of_this_one = bridge.control.drain_status()? == ended;
-            if let Some(earlier) = &earlier {
-                drained.add(earlier);
-            }
-            if is_of_this_one || self.asked_to_stop {
-                return Ok(drained);
-            }
-            earlier = Some(drained);
-            ended = self.watch(bridge)?;
+            named.push(left?);
         }
+        Ok(Drained {
+            status: ended,
+            named,
+        })
     }
 
     fn follow(
         &mut self,
         bridge: &mut Bridge,
+        number: u64,
         last: &mut Option<DrainStatus>,
     ) -> Result<(), AdminError> {
-        for status in bridge.control.follow_drain()? {
+        for status in bridge.control.follow_drain_of(number)? {
             let status = status?;
             if self.started.elapsed() >= BAR_AFTER {
                 self.bar.show(&status, self.asked_to_stop);

@@ -40,7 +40,7 @@ impl Scene {
             _storage: storage,
             lower: Lower::open_root(folder.path(), Some(false)).unwrap(),
             folder,
-            counters: Counters::new(true),
+            counters: Counters::new(1),
         };
         for name in ["up/d/old", "up/d/s/a", "up/d/s/b", "up/d/t/c"] {
             scene.write(name);

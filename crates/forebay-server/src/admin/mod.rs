@@ -11,7 +11,8 @@ use crate::log::Cause;
 use crate::status;
 use forebay_admin::drain::{DrainRequest, Inventory};
 use forebay_admin::{
-    AnswerError, AnswerWriter, NoRequest, Refusal, RefusalKind, Request, VERSION_WITHOUT_NUMBER,
+    AnswerError, AnswerWriter, NoRequest, REPORTS_KEPT, Refusal, RefusalKind, Request,
+    VERSION_WITHOUT_NUMBER,
 };
 use forebay_core::path::TreePath;
 use forebay_core::reserve::Purpose;
@@ -20,6 +21,7 @@ use forebay_mover::{Counters, Halt, Pass, Points};
 use forebay_wire::ReplyKind;
 use life::Life;
 use parking_lot::{Condvar, Mutex};
+use std::collections::VecDeque;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Once};
@@ -31,8 +33,8 @@ const FOLLOW_EVERY: Duration = Duration::from_millis(100);
 
 /// Answers control messages.
 pub(crate) struct Admin {
-    /// Counters of the running or the last drain.
-    drain: Mutex<Arc<Counters>>,
+    /// Counters of the last drains; the last one may be running.
+    drains: Mutex<VecDeque<Arc<Counters>>>,
     /// Copies are being refreshed: a drain begins after that.
     refreshing: Mutex<()>,
     /// A drain, or the bridge, has come to its end.
@@ -83,7 +85,7 @@ impl Admin {
             life.begin(pid);
         }
         Admin {
-            drain: Mutex::new(Arc::new(Counters::new(false))),
+            drains: Mutex::new([Arc::new(Counters::new(0))].into()),
             refreshing: Mutex::new(()),
             ended: Condvar::new(),
             life,
@@ -96,13 +98,13 @@ impl Admin {
     /// The bridge ends: no answer begins any more, and those that follow something come to their ends.
     pub fn close(&self) {
         self.threads.close();
-        let _drain = self.drain.lock();
+        let _drains = self.drains.lock();
         self.ended.notify_all();
     }
 
     /// Asks a drain to come to its end. None begins in a bridge that stops.
     pub fn stop_drain(&self) {
-        self.drain.lock().stop();
+        self.counters().stop();
     }
 
     /// Waits for a drain and for the answers that are being written; false if some did not end in time.
@@ -112,11 +114,28 @@ impl Admin {
 
     /// Counters of the running or the last drain. No lock is held while an answer is sent, because the caller may be slow.
     fn counters(&self) -> Arc<Counters> {
-        self.drain.lock().clone()
+        last_of(&self.drains.lock()).clone()
     }
 
-    /// Starts a drain, unless one is at work already.
-    fn start_drain(&self, server: &Arc<ServerHandle>, request: DrainRequest) -> Outcome {
+    /// The same of the drain of this number; `None`: of the last one.
+    fn counters_of(&self, number: Option<u64>) -> Result<Arc<Counters>, Trouble> {
+        let Some(number) = number else {
+            return Ok(self.counters());
+        };
+        let drains = self.drains.lock();
+        let found = drains.iter().find(|drain| drain.number() == number);
+        found.cloned().ok_or_else(|| {
+            let why = format!("it does not know any more how drain {number} ended");
+            refused(RefusalKind::Malformed, why)
+        })
+    }
+
+    /// Starts a drain, unless one is at work already. Gives that which is at work then.
+    fn start_drain(
+        &self,
+        server: &Arc<ServerHandle>,
+        request: DrainRequest,
+    ) -> Result<Arc<Counters>, Trouble> {
         if let Some(take) = request
             .take
             .iter()
@@ -128,7 +147,8 @@ impl Admin {
                 format!("{path} is no path in a buffer"),
             ));
         }
-        let mut last = self.drain.lock();
+        let mut drains = self.drains.lock();
+        let last = last_of(&drains).clone();
         if server.stopping() {
             let why = "the bridge is about to end".to_owned();
             return Err(refused(RefusalKind::Busy, why));
@@ -138,9 +158,9 @@ impl Admin {
                 let why = "another drain is at work, which decides nothing: ask again at its end";
                 return Err(refused(RefusalKind::Busy, why.to_owned()));
             }
-            return Ok(());
+            return Ok(last);
         }
-        let counters = Arc::new(Counters::new(true));
+        let counters = Arc::new(Counters::new(last.number() + 1));
         let (theirs, ground, points) = (counters.clone(), server.clone(), self.points.clone());
         let started = self.threads.spawn("drain", move || {
             drop(ground.admin.refreshing.lock());
@@ -161,13 +181,16 @@ impl Admin {
             }
             ground.namespace.give_memory_back();
             theirs.end(failure);
-            let _last = ground.admin.drain.lock();
+            let _drains = ground.admin.drains.lock();
             ground.admin.ended.notify_all();
         });
         match started {
             Ok(()) => {
-                *last = counters;
-                Ok(())
+                drains.push_back(counters.clone());
+                if drains.len() > REPORTS_KEPT {
+                    drains.pop_front();
+                }
+                Ok(counters)
             }
             Err(e) => Err(refused(
                 RefusalKind::System,
@@ -181,16 +204,15 @@ impl Admin {
     fn refresh(&self, server: &ServerHandle, pid: u32) -> Outcome {
         let _held = self.refreshing.lock();
         // A drain that begins from here on waits.
-        let is_draining = self.drain.lock().is_running();
+        let is_draining = self.counters().is_running();
         if self.life.is_alone(pid, &server.clients) && !is_draining && !server.stopping() {
             forebay_mover::refresh(server.ground())?;
         }
         Ok(())
     }
 
-    /// Sends the counters of the drain until it has ended, or the bridge does.
-    fn follow_drain(&self, answer: &mut Answer<'_>) -> Outcome {
-        let followed = self.counters();
+    /// Sends the counters of a drain until it has ended, or the bridge does.
+    fn follow_drain(&self, followed: &Counters, answer: &mut Answer<'_>) -> Outcome {
         loop {
             // Asked before the item is sent, so that the last item shows the end.
             let goes_on = followed.is_running() && !self.threads.is_closing();
@@ -199,17 +221,16 @@ impl Admin {
             if !goes_on {
                 return Ok(());
             }
-            let mut last = self.drain.lock();
+            let mut drains = self.drains.lock();
             if followed.is_running() && !self.threads.is_closing() {
-                self.ended.wait_for(&mut last, FOLLOW_EVERY);
+                self.ended.wait_for(&mut drains, FOLLOW_EVERY);
             }
         }
     }
 
-    /// Sends what the last drain has left, a part at a time: the list may be long, and the
+    /// Sends what a drain has left, a part at a time: the list may be long, and the
     /// caller slow.
-    fn send_left(&self, answer: &mut Answer<'_>) -> Outcome {
-        let counters = self.counters();
+    fn send_left(counters: &Counters, answer: &mut Answer<'_>) -> Outcome {
         let mut sent = 0;
         loop {
             let part = counters.left_from(sent, LEFT_PER_LOOK);
@@ -238,17 +259,19 @@ impl Admin {
                 answer.item(&())?;
             }
             Request::Drain(drain) => {
-                self.start_drain(server, drain)?;
-                answer.item(&self.counters().status())?;
+                let started = self.start_drain(server, drain)?;
+                answer.item(&started.status())?;
             }
             Request::DrainStatus => answer.item(&self.counters().status())?,
-            Request::FollowDrain => self.follow_drain(answer)?,
+            Request::FollowDrain { number } => {
+                self.follow_drain(&*self.counters_of(number)?, answer)?;
+            }
             Request::DrainStop => {
                 let last = self.counters();
                 last.stop();
                 answer.item(&last.status())?;
             }
-            Request::Left => self.send_left(answer)?,
+            Request::Left { number } => Self::send_left(&*self.counters_of(number)?, answer)?,
             Request::Inventory => answer.item(&take_inventory(server)?)?,
             Request::Attach { pid } => {
                 self.refresh(server, pid)?;
@@ -272,6 +295,11 @@ impl Admin {
         }
         Ok(())
     }
+}
+
+/// The last one; there always is one.
+fn last_of(drains: &VecDeque<Arc<Counters>>) -> &Arc<Counters> {
+    drains.back().expect("there was none yet, or one")
 }
 
 /// Answers a control message. The caller gets the stream of the answer, which is written meanwhile in a thread

@@ -130,7 +130,7 @@ fn let_go(ground: Ground<'_>, orders: &Orders, until: &dyn Fn(u64) -> bool) -> u
             ..DrainRequest::default()
         };
         orders.truce.store(true, Ordering::SeqCst);
-        let (counters, points) = (Counters::new(true), Points::cut_at(i64::MAX));
+        let (counters, points) = (Counters::new(1), Points::cut_at(i64::MAX));
         Pass::new(ground, &keep, &counters, &points).run().unwrap();
         orders.truce.store(false, Ordering::SeqCst);
         for file in 0..FILES {
@@ -349,7 +349,7 @@ fn keeps_one(place: &Place) {
 }
 
 fn drain(server: &Server) -> DrainStatus {
-    let (counters, points) = (Counters::new(true), Points::cut_at(i64::MAX));
+    let (counters, points) = (Counters::new(1), Points::cut_at(i64::MAX));
     let (ground, request) = (server.handle().ground(), DrainRequest::default());
     let pass = Pass::new(ground, &request, &counters, &points);
     pass.run().unwrap();

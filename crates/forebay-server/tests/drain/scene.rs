@@ -102,7 +102,7 @@ impl Bridge {
         point: i64,
         request: &DrainRequest,
     ) -> (bool, DrainStatus, Vec<Left>) {
-        let counters = Counters::new(true);
+        let counters = Counters::new(1);
         let points = Points::cut_at(point);
         let ground = self.server().handle().ground();
         let ended = match Pass::new(ground, request, &counters, &points).run() {
@@ -121,7 +121,7 @@ impl Bridge {
         then: impl Fn() + Send + Sync + 'static,
         request: &DrainRequest,
     ) -> (DrainStatus, Vec<Left>) {
-        let counters = Counters::new(true);
+        let counters = Counters::new(1);
         let points = Points::calling_at(point, then);
         let ground = self.server().handle().ground();
         let pass = Pass::new(ground, request, &counters, &points);
@@ -138,7 +138,7 @@ impl Bridge {
 
     /// A drain that is stopped when so many bytes are copied.
     pub fn drain_and_stop(&self, request: &DrainRequest, bytes: u64) -> (DrainStatus, Vec<Left>) {
-        let counters = Counters::new(true);
+        let counters = Counters::new(1);
         let points = Points::cut_at(i64::MAX);
         std::thread::scope(|scope| {
             let drain = scope.spawn(|| {

@@ -164,6 +164,7 @@ impl Choose {
             // Their directory stays, and is dressed with the attributes of ours.
             (Side::Ours, _) if conflict.is_of_both => Some(PathRecord {
                 replaces: now,
+                chosen: now.map(Box::new),
                 drained: Some(OURS),
                 ..record.clone()
             }),

@@ -102,7 +102,9 @@ impl Conflict {
         }
         let covers = record.hides.is_some() || record.drained.is_some();
         let drained = record.drained.and(record.replaces);
-        let is_drained_to = |theirs: &Attr| drained.is_some_and(|ours| ours.is_dir_of(theirs));
+        let is_drained_to = |theirs: &Attr| {
+            drained.is_some_and(|ours| ours.is_dir_of(theirs) && !record.is_chosen())
+        };
         let goes = self.is_of_both || self.lacks_dir;
         let why = match theirs {
             None if !covers && !is_replaced && !self.lacks_dir => REPLACES_NOTHING,
