@@ -208,7 +208,11 @@ impl Counters {
             left_bytes: rest.report.left_bytes,
             released: rest.report.released,
             kept_because: rest.report.kept_because.clone(),
-            remarks: rest.remarks.clone(),
+            remarks: {
+                let renamed = rest.report.renamed.iter();
+                let renamed = renamed.map(|(path, now)| format!("{path} is theirs, ours is {now}"));
+                renamed.chain(rest.remarks.iter().cloned()).collect()
+            },
             refused: {
                 let refused = rest.report.refused.iter();
                 refused

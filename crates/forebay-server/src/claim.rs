@@ -274,12 +274,18 @@ impl Hold {
             ));
         }
         let now = fs::read_link(sys::proc_link(self.lower.root())).ok()?;
-        (now != self.root).then(|| {
-            format!(
-                "others have renamed {} while it was buffered: what was drained is in {}",
-                self.root.display(),
+        let there = sys::open_path(&now, libc::O_PATH | libc::O_DIRECTORY);
+        let there = there.and_then(|dir| sys::stat(dir.as_fd(), b""));
+        let root = self.root.display();
+        Some(match there {
+            Ok(there) if there.ino == here.ino && now != self.root => format!(
+                "others have renamed {root} while it was buffered: what was drained is in {}",
                 now.display()
-            )
+            ),
+            // Its file system was taken away, or another one was mounted over it.
+            _ => format!(
+                "no path leads to {root} any more as it was when it was buffered: what was drained is in that directory, on its file system"
+            ),
         })
     }
 

@@ -108,6 +108,8 @@ pub struct DrainReport {
     pub released: bool,
     /// Choices that were not carried out, and why.
     pub refused: Vec<(TreePath, String)>,
+    /// Paths that stayed theirs, and the names that ours have now.
+    pub renamed: Vec<(TreePath, TreePath)>,
     /// Why copies were kept although nobody asked for it: the first reason.
     pub kept_because: Option<String>,
 }

@@ -113,12 +113,21 @@ fn instances(storage: &Path) -> Result<Vec<PathBuf>, Fault> {
         return Ok(vec![storage.to_owned()]);
     }
     let failed = |e| fault(format!("storage {}: {}", storage.display(), plain(&e)));
-    let mut found = Vec::new();
+    let (mut found, mut closed) = (Vec::new(), None);
     for entry in std::fs::read_dir(storage).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
-        if is_instance(&path) {
-            found.push(path);
+        let is_closed = |e: std::io::Error| e.kind() == std::io::ErrorKind::PermissionDenied;
+        match is_instance(&path) {
+            true => found.push(path),
+            false if path.join("lock").symlink_metadata().is_err_and(is_closed) => {
+                closed = Some(path);
+            }
+            false => {}
         }
+    }
+    if let Some(path) = closed.filter(|_| found.is_empty()) {
+        return Err(fault(format!("{} can't be looked into", path.display()))
+            .hint("run this as the user whose buffer it is, or as root"));
     }
     if found.is_empty() {
         return Err(fault(format!("{} holds no buffer", storage.display()))

@@ -185,6 +185,8 @@ pub(super) struct Choose {
     tries: u32,
     /// The record with its mark, while it has one.
     marked: Option<PathRecord>,
+    /// The name that ours gets, once that is decided.
+    second: Option<TreePath>,
     state: State,
 }
 
@@ -196,6 +198,7 @@ impl Choose {
             above: ReadSet::default(),
             tries: 0,
             marked: None,
+            second: None,
             state: State::Climb,
             choice,
         }
@@ -561,7 +564,11 @@ impl Strand for Choose {
             (State::Unmarking(why), Got::Verdict(DrainVerdict::Conflict)) => {
                 self.state = State::Unmark(why);
             }
-            (State::Committing, Got::Verdict(DrainVerdict::Committed)) => {}
+            (State::Committing, Got::Verdict(DrainVerdict::Committed)) => {
+                let path = self.choice.path.clone();
+                let renamed = self.second.take().map(|second| (path, second));
+                sheet.report.renamed.extend(renamed);
+            }
             (State::Committing, Got::Verdict(DrainVerdict::Conflict)) => self.state = self.anew(),
             (_, got) => unreachable!("{got:?} answers nothing that was asked"),
         }
@@ -672,6 +679,7 @@ impl Strand for Choose {
                     return Ok(Some(Act::Commit(commit)));
                 }
                 State::Decide(conflict, now) => {
+                    self.second = conflict.beside.as_ref().map(|(second, _)| second.clone());
                     match self.decide(conflict.clone(), *now, facts)? {
                         Some(commit) => {
                             self.state = State::Committing;
