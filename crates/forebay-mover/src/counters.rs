@@ -210,7 +210,7 @@ impl Counters {
             kept_because: rest.report.kept_because.clone(),
             remarks: {
                 let renamed = rest.report.renamed.iter();
-                let renamed = renamed.map(|(path, now)| format!("{path} is theirs, ours is {now}"));
+                let renamed = renamed.map(|(path, now)| format!("ours of {path} is {now} now"));
                 renamed.chain(rest.remarks.iter().cloned()).collect()
             },
             refused: {

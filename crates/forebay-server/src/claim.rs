@@ -277,14 +277,20 @@ impl Hold {
         let there = sys::open_path(&now, libc::O_PATH | libc::O_DIRECTORY);
         let there = there.and_then(|dir| sys::stat(dir.as_fd(), b""));
         let root = self.root.display();
+        let elsewhere = || {
+            format!(
+                "{root} leads elsewhere now (unmounted, or mounted over): what was drained is in the directory that was there before"
+            )
+        };
         Some(match there {
-            Ok(there) if there.ino == here.ino && now != self.root => format!(
+            Ok(there) if (there.dev, there.ino) != (here.dev, here.ino) || now == self.root => {
+                elsewhere()
+            }
+            Err(Errno::NOENT | Errno::NOTDIR) => elsewhere(),
+            // It may be where nobody but others can look.
+            Ok(_) | Err(_) => format!(
                 "others have renamed {root} while it was buffered: what was drained is in {}",
                 now.display()
-            ),
-            // Its file system was taken away, or another one was mounted over it.
-            _ => format!(
-                "no path leads to {root} any more as it was when it was buffered: what was drained is in that directory, on its file system"
             ),
         })
     }

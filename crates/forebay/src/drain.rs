@@ -90,24 +90,24 @@ pub fn take_and_drain(
         }
     }
     let asked = Instant::now();
-    let (mut take, mut refused) = (take.to_vec(), Vec::new());
     loop {
         let begun = bridge.control.drain(DrainRequest {
             keep: options.keep,
             rate: options.drain_rate,
             workers: options.drain_workers,
-            // Once: what was decided is no conflict any more.
-            take: std::mem::take(&mut take),
+            take: take.to_vec(),
             patience_ms: patience.as_millis() as u64,
         })?;
         let status = watcher.watch(bridge, begun.number)?;
         let mut drained = watcher.named(bridge, status, naming)?;
-        refused.append(&mut drained.status.refused);
+        if take.is_empty() {
+            // This may be a drain of somebody else who has chosen.
+            drained.status.refused.clear();
+        }
         // Another drain that began a moment before ours waits for open files as long as it was told to.
         let is_open = |left: &Left| matches!(left.reason, Reason::Open);
         let goes_on = drained.named.iter().any(is_open) && asked.elapsed() < patience;
         if !goes_on || watcher.asked_to_stop {
-            drained.status.refused = refused;
             return Ok(drained);
         }
     }

@@ -155,7 +155,8 @@ impl Admin {
         }
         if last.is_running() {
             if !request.take.is_empty() {
-                let why = "another drain is at work, which decides nothing: ask again at its end";
+                let why =
+                    "another drain is at work, and takes no more choices: ask again at its end";
                 return Err(refused(RefusalKind::Busy, why.to_owned()));
             }
             return Ok(last);

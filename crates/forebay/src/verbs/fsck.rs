@@ -126,8 +126,11 @@ fn instances(storage: &Path) -> Result<Vec<PathBuf>, Fault> {
         }
     }
     if let Some(path) = closed.filter(|_| found.is_empty()) {
-        return Err(fault(format!("{} can't be looked into", path.display()))
-            .hint("run this as the user whose buffer it is, or as root"));
+        let (storage, path) = (storage.display(), path.display());
+        return Err(fault(format!(
+            "{storage} holds no buffer that you may look into ({path} is closed to you)"
+        ))
+        .hint("run this as the user whose buffer it is, or as root"));
     }
     if found.is_empty() {
         return Err(fault(format!("{} holds no buffer", storage.display()))

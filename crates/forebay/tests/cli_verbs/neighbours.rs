@@ -834,7 +834,7 @@ fn what_has_not_left_a_directory_comes_before_a_choice_about_that() {
         assert!(said.contains(refusal), "{said}");
         let (code, said) = scene.drain(&["--take", "both", "x"]);
         assert_eq!(code, 0, "{said}");
-        assert!(said.contains("x is theirs, ours is x.ours"), "{said}");
+        assert!(said.contains("ours of x is x.ours now"), "{said}");
         let now = tree(&scene.pfs);
         assert_eq!((&*now["x"], &*now["x.ours"]), ("theirs\n", "a\n"));
         assert!(!scene.pfs.join("d").exists());

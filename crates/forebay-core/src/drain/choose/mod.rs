@@ -504,13 +504,13 @@ impl Strand for Choose {
             (State::Knowing(conflict), Got::Known(Ok(now))) => {
                 self.state = State::Known(conflict, Box::new(now));
             }
-            (State::Knowing(_), Got::Known(Err(trouble))) if self.choice.side == Side::Ours => {
-                self.fail(trouble, sheet);
-            }
-            // Something in it can't be looked at, as it could when the record came to know it.
-            (State::Knowing(conflict), Got::Known(Err(_))) => {
+            // It was readable when the record was made, so others have changed it.
+            (State::Knowing(conflict), Got::Known(Err(trouble)))
+                if trouble.errno == libc::EACCES && self.choice.side != Side::Ours =>
+            {
                 self.state = State::Decide(conflict, None);
             }
+            (State::Knowing(_), Got::Known(Err(trouble))) => self.fail(trouble, sheet),
             (State::Examining(conflict, now), Got::Attrs(attrs)) => match attrs[..] {
                 [Ok(own)] if Some(own.uid) == conflict.their_owner => {
                     self.refuse(BOTH_DIRS, sheet);
