@@ -145,7 +145,7 @@ pub struct PathRecord {
     /// - Of [`Kind::Moved`]: what was renamed, known by its inode number; `None` for a directory that has opened, and in tables
     ///   of older versions.
     pub arriving: Option<Box<Identity>>,
-    /// What somebody has decided to give up for this on the PFS: if it is [`PathRecord::replaces`], others had changed it.
+    /// What [`PathRecord::replaces`] was when somebody chose ours. As long as the two are equal, that choice waits to be carried out.
     pub chosen: Option<Box<Identity>>,
     /// The request that made this path name this object.
     pub token: Token,
@@ -184,7 +184,7 @@ impl PathRecord {
         self.kind != Kind::Whiteout
     }
 
-    /// Has somebody decided that what it replaces goes, although others had changed that?
+    /// Has somebody chosen that what it replaces goes, although others had changed that?
     pub(crate) fn is_chosen(&self) -> bool {
         let replaces = self.replaces.map(Identity::certain);
         self.chosen.is_some() && self.chosen.as_deref().copied() == replaces
@@ -193,6 +193,7 @@ impl PathRecord {
     /// It is on the PFS now as this.
     pub(crate) fn is_there_as(&mut self, there: Identity) {
         self.replaces = Some(there);
+        self.chosen = None;
         if self.copy_of != 0 {
             self.copy_of = there.inode();
         }
@@ -204,12 +205,16 @@ impl PathRecord {
         let hides = self.hides.as_ref();
         let below = hides.map_or(0, |hides| hides.components().count());
         let path = origin.components().skip(below).collect::<Vec<_>>();
+        let is_chosen = self.is_chosen();
         self.replaces = match self.replaces {
             // Others may have replaced it.
             Some(before) if path.is_empty() && !before.is_same_inode(known) => Some(before),
             _ if path.is_empty() => Some(known),
             before => before.map(|before| before.with_also(path.into_iter(), known)),
         };
+        if is_chosen {
+            self.chosen = self.replaces.map(Box::new);
+        }
     }
 
     /// Whatever comes to `origin` from now on is not removed with what this record hides.

@@ -209,9 +209,9 @@ impl Counters {
             released: rest.report.released,
             kept_because: rest.report.kept_because.clone(),
             remarks: {
-                let renamed = rest.report.renamed.iter();
-                let renamed = renamed.map(|(path, now)| format!("ours of {path} is {now} now"));
-                renamed.chain(rest.remarks.iter().cloned()).collect()
+                let names = rest.report.second_names.iter();
+                let names = names.map(|(path, now)| format!("ours of {path} is {now} now"));
+                names.chain(rest.remarks.iter().cloned()).collect()
             },
             refused: {
                 let refused = rest.report.refused.iter();

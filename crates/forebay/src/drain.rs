@@ -6,8 +6,8 @@ use crate::error::{Fault, fault};
 use crate::place::Place;
 use crate::units;
 use crate::verbs::{drain_command, quarantine_command, shell_path};
-use forebay_admin::AdminError;
 use forebay_admin::drain::{DrainRequest, DrainState, DrainStatus, Left, Reason, Take};
+use forebay_admin::{AdminError, RefusalKind};
 use forebay_report::text::printable;
 use forebay_sys as sys;
 use std::io::{IsTerminal, Write};
@@ -17,6 +17,9 @@ use std::time::{Duration, Instant};
 const BAR_AFTER: Duration = Duration::from_millis(500);
 /// Most lines that name what is left, on a terminal or in a log. The report file names everything.
 const MOST_LINES: usize = 20;
+
+/// How often a drain with choices is asked for while others are at work.
+const MOST_TRIES: u32 = 100;
 
 /// How much of the list of what is left a caller wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,7 +60,6 @@ impl Drained {
         sum.removed += part.removed;
         sum.seconds += part.seconds;
         sum.remarks.splice(0..0, part.remarks.iter().cloned());
-        sum.refused.splice(0..0, part.refused.iter().cloned());
     }
 }
 
@@ -91,13 +93,16 @@ pub fn take_and_drain(
     }
     let asked = Instant::now();
     loop {
-        let begun = bridge.control.drain(DrainRequest {
-            keep: options.keep,
-            rate: options.drain_rate,
-            workers: options.drain_workers,
-            take: take.to_vec(),
-            patience_ms: patience.as_millis() as u64,
-        })?;
+        let begun = watcher.begin(
+            bridge,
+            &DrainRequest {
+                keep: options.keep,
+                rate: options.drain_rate,
+                workers: options.drain_workers,
+                take: take.to_vec(),
+                patience_ms: patience.as_millis() as u64,
+            },
+        )?;
         let status = watcher.watch(bridge, begun.number)?;
         let mut drained = watcher.named(bridge, status, naming)?;
         if take.is_empty() {
@@ -131,7 +136,28 @@ impl Watcher {
         }
     }
 
-    /// To the end of the drain of this number.
+    /// Begins a drain. One with choices waits for others that have begun a moment before.
+    fn begin(&mut self, bridge: &mut Bridge, request: &DrainRequest) -> Result<DrainStatus, Fault> {
+        let is_busy = |e: &AdminError| e.refusal().is_some_and(|r| r.kind == RefusalKind::Busy);
+        let mut tries = 0;
+        loop {
+            let busy = match bridge.control.drain(request.clone()) {
+                Err(e) if is_busy(&e) && !request.take.is_empty() => e,
+                begun => return Ok(begun?),
+            };
+            tries += 1;
+            let current = bridge.control.drain_status()?;
+            if current.state == DrainState::Running {
+                self.watch(bridge, current.number)?;
+            }
+            // A bridge that is about to end says so as well.
+            if self.asked_to_stop || tries == MOST_TRIES {
+                return Err(busy.into());
+            }
+        }
+    }
+
+    /// Follows the drain of this number to its end.
     fn watch(&mut self, bridge: &mut Bridge, number: u64) -> Result<DrainStatus, Fault> {
         let outcome = loop {
             let mut last = None;

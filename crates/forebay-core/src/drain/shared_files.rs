@@ -104,6 +104,14 @@ pub(super) struct SharedFiles {
 }
 
 impl SharedFiles {
+    /// Before a sweep: it is not known what is aside.
+    pub(super) fn unswept() -> Self {
+        SharedFiles {
+            may_be_aside: true,
+            ..SharedFiles::default()
+        }
+    }
+
     /// Is something left that a sweep could not take away?
     pub(super) fn swept(&mut self, is_left: bool) {
         self.may_be_aside = is_left;

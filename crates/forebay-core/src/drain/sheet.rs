@@ -108,8 +108,8 @@ pub struct DrainReport {
     pub released: bool,
     /// Choices that were not carried out, and why.
     pub refused: Vec<(TreePath, String)>,
-    /// Paths that stayed theirs, and the names that ours have now.
-    pub renamed: Vec<(TreePath, TreePath)>,
+    /// Paths that were settled for both, and the names that ours have now.
+    pub second_names: Vec<(TreePath, TreePath)>,
     /// Why copies were kept although nobody asked for it: the first reason.
     pub kept_because: Option<String>,
 }
@@ -223,7 +223,7 @@ impl Sheet {
             may_wait: false,
             has_settled: false,
             clears_files_again: false,
-            shared_files: SharedFiles::default(),
+            shared_files: SharedFiles::unswept(),
             walk: Walk::default(),
             passing: BTreeMap::new(),
         }

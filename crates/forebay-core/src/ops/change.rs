@@ -86,15 +86,13 @@ impl Context<'_> {
 
     /// A record of this request for a fresh object.
     pub(super) fn record(&self, kind: Kind, fresh: Fresh, hidden: Option<Hidden>) -> PathRecord {
-        let (hides, replaces) = parts(hidden);
         PathRecord {
             version: self.facts.next_version(),
             ino: fresh.ino,
-            hides,
-            replaces,
             token: self.request.token,
             ..PathRecord::new(kind, fresh.object, self.facts.me())
         }
+        .over(hidden)
     }
 
     /// Takes the record at `found` out of the tables, with its object; nothing to do if there is none.
@@ -185,20 +183,17 @@ pub(super) fn check_length(path: &TreePath) -> Outcome<()> {
     }
 }
 
-fn parts(hidden: Option<Hidden>) -> (Option<TreePath>, Option<Identity>) {
-    match hidden {
-        Some(Hidden { path, entry }) => (Some(path), entry),
-        None => (None, None),
-    }
-}
-
 impl PathRecord {
     /// The record when it is not drained, and this is hidden by it.
     pub(super) fn over(self, hidden: Option<Hidden>) -> Self {
-        let (hides, replaces) = parts(hidden);
+        let (hides, replaces, chosen) = match hidden {
+            Some(hidden) => (Some(hidden.path), hidden.entry, hidden.chosen),
+            None => (None, None, None),
+        };
         PathRecord {
             hides,
             replaces,
+            chosen,
             drained: None,
             ..self
         }

@@ -24,6 +24,8 @@ pub(super) struct Hidden {
     pub(super) path: TreePath,
     /// What it was when it was last seen.
     pub(super) entry: Option<Identity>,
+    /// See [`PathRecord::chosen`].
+    pub(super) chosen: Option<Box<Identity>>,
 }
 
 /// What of the PFS a record keeps from view, if it is at `path`.
@@ -37,7 +39,12 @@ pub(super) fn hidden_by(record: &PathRecord, path: &TreePath) -> Option<Hidden> 
         }),
         _ => record.replaces,
     };
-    Some(Hidden { path, entry })
+    let chosen = record.chosen.clone();
+    Some(Hidden {
+        path,
+        entry,
+        chosen,
+    })
 }
 
 /// Is it a directory that a drain has made at its own place?
@@ -89,7 +96,11 @@ impl Context<'_> {
             (record, Some(Node::Lower(lower, attr))) if is_at(record.as_ref(), found, lower) => {
                 let entry = Some(self.sees(Identity::of(attr)));
                 let path = lower.clone();
-                Some(Hidden { path, entry })
+                Some(Hidden {
+                    path,
+                    entry,
+                    chosen: None,
+                })
             }
             (Some(record), _) => hidden_by(record, &found.path),
             (None, _) => None,
@@ -189,7 +200,10 @@ impl Context<'_> {
         for (path, record) in contents.0.get(dir).into_iter().flatten() {
             // A record that hides another place says nothing of this one.
             let hidden = hidden_by(record, path).filter(|h| h.path == place.join(path.name()));
-            let Some(Hidden { path: at, entry }) = hidden else {
+            let Some(Hidden {
+                path: at, entry, ..
+            }) = hidden
+            else {
                 continue;
             };
             if record.origin.as_ref() == Some(&at) {

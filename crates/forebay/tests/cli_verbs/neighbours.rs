@@ -789,6 +789,8 @@ fn what_others_have_not_changed_is_drained_whatever_is_chosen() {
         ("mv d/a m; mv m d/a; echo more >> d/a", "d/a"),
         ("ln f g; echo more >> f; rm f", "f"),
         ("mv f d/b", "d/b"),
+        ("mv -n f t; mv d/b f; mv t d/b", "f"),
+        ("mv d/a t; mv d/b d/a; mv f d/b; mv t f", "d/a"),
         ("rm -r d; echo new > d", "d"),
         ("mkdir x; mv d x/d; mkdir d; echo new > d/a", "d/a"),
     ];
@@ -815,6 +817,40 @@ fn what_others_have_not_changed_is_drained_whatever_is_chosen() {
     assert_eq!((code, &*tree(&scene.pfs)["n/a"]), (1, "a\n"), "{said}");
     let now = tree(&scene.pfs);
     assert_eq!((&*now["f"], &*now["new"]), ("ours\nmore\n", "ours\nmore\n"));
+}
+
+#[test]
+fn ours_of_a_file_that_is_open_can_be_revoked_whatever_the_program_does_then() {
+    for then in [":", "echo new > n; mv n f", "rm f", "rm f; echo new > f"] {
+        let scene = Scene::new();
+        let [ready, go] = ["ready", "go"].map(|name| scene.stage.path(name));
+        let script = format!(
+            "cd '{}'; exec 3>>f; echo ours >&3; : > '{}'; until test -e '{}'; do sleep 0.01; done; {then}",
+            scene.root(),
+            ready.display(),
+            go.display()
+        );
+        let run = [
+            "run",
+            "--no-drain",
+            "--buffer",
+            scene.root(),
+            "--",
+            "sh",
+            "-ec",
+        ];
+        let run = start(scene.stage.forebay(&[&run[..], &[&script]].concat()));
+        scene.stage.wait_for_file("ready");
+        scene.outside("echo theirs > new; mv new f");
+        let (code, said) = scene.drain(&["--take", "ours", "f"]);
+        assert_eq!(code, 75, "{then}: {said}");
+        assert!(!said.contains("not taken"), "{then}: {said}");
+        fs::write(&go, "").unwrap();
+        wait(run);
+        let (code, said) = scene.drain(&["--take", "theirs", "f"]);
+        assert_eq!(code, 0, "{then}: {said}");
+        assert_eq!(tree(&scene.pfs)["f"], "theirs\n", "{then}");
+    }
 }
 
 #[test]

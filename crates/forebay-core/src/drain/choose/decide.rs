@@ -77,7 +77,7 @@ impl Choose {
 
     /// Programs may make something at any time below renamed things that do not get their new names, and below a directory that is
     /// given up. Gives what the commit relies on there; `None`: it has changed.
-    pub(super) fn relies_below(
+    fn relies_below(
         &self,
         conflict: &Conflict,
         facts: &dyn DrainFacts,

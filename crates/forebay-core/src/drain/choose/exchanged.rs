@@ -20,6 +20,8 @@ pub(super) struct Exchanged {
     pub(super) below: Below,
     /// It is a directory.
     pub(super) is_dir: bool,
+    /// On the PFS it is still where it was.
+    pub(super) is_in_place: bool,
 }
 
 /// Where what was at this place of the PFS, at or beside `path`, is in the buffer now, if somebody has renamed it.
@@ -57,6 +59,7 @@ pub(super) fn ring(
         ring.push(Exchanged {
             below: Below::of(facts, &at)?,
             is_dir: false,
+            is_in_place: false,
             path: at,
             record,
         });

@@ -123,15 +123,23 @@ struct Conflict {
 }
 
 impl Conflict {
-    /// Does the record know what was in the directory that is in its place, if others have changed nothing?
-    fn knows_contents(&self) -> bool {
-        self.may_be_none() && self.record.replaces.is_some_and(Identity::has_contents)
+    /// What is in its place if others have changed nothing, as far as that can be said. After a choice for ours it can't: that may be
+    /// revoked.
+    fn known(&self) -> Option<Identity> {
+        let is_there = !self.lacks_dir && !self.is_origin_replaced() && self.went_to.is_none();
+        let known = self.record.replaces.filter(|_| is_there);
+        known.filter(|_| !self.record.is_chosen())
     }
 
-    /// Could it be that others have changed nothing? Not where somebody has decided already that theirs goes: that may be revoked.
-    fn may_be_none(&self) -> bool {
-        let is_there = !self.lacks_dir && !self.is_origin_replaced() && self.went_to.is_none();
-        is_there && self.record.replaces.is_some() && !self.record.is_chosen()
+    /// The same of a directory of which the record knows what was in it.
+    fn known_contents(&self) -> Option<Identity> {
+        self.known().filter(|known| known.has_contents())
+    }
+
+    /// Have programs exchanged these names, and nobody else has done anything?
+    fn is_only_exchanged(&self) -> bool {
+        let is_there = !self.lacks_dir && !self.is_origin_replaced();
+        is_there && !self.ring.is_empty() && self.ring.iter().all(|one| one.is_in_place)
     }
 
     /// Takes note of what was found on the PFS. Gives what is in its place, and whether the second name is taken.
@@ -153,6 +161,7 @@ impl Conflict {
             let is_it = |attr: &Attr| known.is_none_or(|known| known.is(attr));
             one.below.tell_apart(&one.record, there.as_ref());
             one.is_dir = there.is_some_and(|attr| attr.is_dir() && is_it(&attr));
+            one.is_in_place = there.is_some_and(|attr| known.is_some_and(|known| known.is(&attr)));
         }
         self.is_of_both = self.record.kind == Kind::Dir
             && self.record.hides.is_none()
@@ -427,8 +436,9 @@ impl Choose {
         sheet: &mut Sheet,
     ) -> Outcome<bool> {
         let (record, files) = (&conflict.record, &mut sheet.shared_files);
-        let Some(known) = record.replaces.filter(|_| conflict.may_be_none()) else {
-            return Ok(!conflict.lacks_dir && is_copy(record, found));
+        let Some(known) = conflict.known() else {
+            let is_ours = !conflict.lacks_dir && is_copy(record, found);
+            return Ok(is_ours || conflict.is_only_exchanged());
         };
         // What is in it has to be looked at.
         if known.has_contents() && found.is_dir() {
@@ -474,7 +484,7 @@ impl Choose {
             Some(theirs) if conflict.is_of_both => {
                 State::Examine(conflict, Some(Identity::of_dir(&theirs)))
             }
-            Some(theirs) if theirs.is_dir() && (is_ours || conflict.knows_contents()) => {
+            Some(theirs) if theirs.is_dir() && (is_ours || conflict.known_contents().is_some()) => {
                 State::Know(conflict)
             }
             theirs => State::Decide(conflict, theirs.as_ref().map(Identity::of)),
@@ -566,8 +576,8 @@ impl Strand for Choose {
             }
             (State::Committing, Got::Verdict(DrainVerdict::Committed)) => {
                 let path = self.choice.path.clone();
-                let renamed = self.second.take().map(|second| (path, second));
-                sheet.report.renamed.extend(renamed);
+                let second = self.second.take().map(|second| (path, second));
+                sheet.report.second_names.extend(second);
             }
             (State::Committing, Got::Verdict(DrainVerdict::Conflict)) => self.state = self.anew(),
             (_, got) => unreachable!("{got:?} answers nothing that was asked"),
@@ -608,13 +618,9 @@ impl Strand for Choose {
                     }
                 }
                 State::Known(conflict, now) => {
-                    let known = conflict
-                        .record
-                        .replaces
-                        .filter(|_| conflict.knows_contents());
                     let (files, planted) = (&mut sheet.shared_files, sheet.planted);
                     let evidence = |found: &Attr| evidence(facts, found);
-                    let goes = match known {
+                    let goes = match conflict.known_contents() {
                         Some(known) => {
                             files.may_go_with(&conflict.theirs, known, now, &evidence, planted)?
                         }
@@ -626,14 +632,11 @@ impl Strand for Choose {
                     }
                 }
                 State::Know(conflict) => {
-                    let several = conflict
-                        .record
-                        .replaces
-                        .filter(|_| conflict.knows_contents());
+                    let known = conflict.known_contents();
                     let know = Act::Know {
                         path: conflict.theirs.clone(),
                         without: conflict.leaving.clone(),
-                        with_files: several.is_some_and(Identity::is_of_several_names),
+                        with_files: known.is_some_and(Identity::is_of_several_names),
                     };
                     self.state = State::Knowing(conflict.clone());
                     return Ok(Some(know));

@@ -82,9 +82,7 @@ impl Conflict {
         };
         Some(why.to_owned())
     }
-}
 
-impl Conflict {
     /// Why there is nothing to choose with `theirs` in its place, if so. `is_unchanged`: that is still what it was.
     pub(super) fn nothing_to_choose(
         &self,
