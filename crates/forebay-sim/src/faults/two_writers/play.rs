@@ -43,6 +43,8 @@ pub(super) struct Play {
     written: BTreeSet<u64>,
     /// Where inodes were before the neighbour renamed them for the first time, and all names that one had with others.
     pub(super) homes: BTreeMap<u64, BTreeSet<TreePath>>,
+    /// The neighbour has done something.
+    has_neighbour: bool,
     /// All that the neighbour did was to make new names where users saw them appear.
     pub(super) only_adds: bool,
     /// The neighbour has taken something away that may be needed below what is in the buffer.
@@ -92,6 +94,7 @@ impl Play {
             made: BTreeSet::new(),
             written: BTreeSet::new(),
             homes: BTreeMap::new(),
+            has_neighbour: false,
             only_adds: true,
             takes_away: false,
             had_refusal: false,
@@ -362,11 +365,15 @@ impl Play {
         self.note_conflicts(&report);
         if let Some((_, why)) = report.refused.first() {
             let holds_a_dir = held_a_dir || holds_a_dir(self);
-            if !ring.is_empty() && !holds_a_dir {
+            if !ring.is_empty() && !holds_a_dir && self.has_neighbour {
                 let promise = "files that have exchanged their names can have them back";
                 return Err(Broken::new(promise, why.clone(), vec![path.clone()]));
             }
             return self.same_view(&before, "a decision that is refused changes nothing");
+        }
+        if !self.has_neighbour && !self.had_refusal {
+            let promise = "there is nothing to decide where nobody else has done anything";
+            return Err(Broken::new(promise, String::new(), vec![path.clone()]));
         }
         self.has_chosen = true;
         let is_meant = |at: &TreePath| places.iter().any(|place| at.is_within(place));
@@ -511,6 +518,7 @@ impl Play {
     }
 
     fn they(&mut self, act: &Act) -> Result<bool, Broken> {
+        self.has_neighbour = true;
         if let Act::Rename(from, to) = act
             && self
                 .world
