@@ -28,6 +28,17 @@ pub(super) struct Theirs {
     pub(super) at: BTreeSet<TreePath>,
 }
 
+/// The number and the contents of what is under each name on the PFS.
+type Names = BTreeMap<TreePath, (u64, u64)>;
+
+fn names(pfs: &Pfs) -> Names {
+    let contents = |number| pfs.version(number).map_or(0, |(_, contents)| contents);
+    let names = pfs.numbers();
+    names
+        .map(|(path, number)| (path.clone(), (number, contents(number))))
+        .collect()
+}
+
 /// A script under way.
 pub(super) struct Play {
     pub(super) world: World,
@@ -45,6 +56,8 @@ pub(super) struct Play {
     pub(super) homes: BTreeMap<u64, BTreeSet<TreePath>>,
     /// The neighbour has done something.
     has_neighbour: bool,
+    /// What the PFS had under each name at the beginning, or when a drain has last put something there.
+    without_others: Names,
     /// All that the neighbour did was to make new names where users saw them appear.
     pub(super) only_adds: bool,
     /// The neighbour has taken something away that may be needed below what is in the buffer.
@@ -85,9 +98,11 @@ impl Play {
         }
         script.others.iter().for_each(|of| pfs.give_to_others(of));
         script.sticky.iter().for_each(|dir| pfs.make_sticky(dir));
+        let without_others = names(&pfs);
         drop(pfs);
         Ok(Play {
             world,
+            without_others,
             theirs: BTreeMap::new(),
             undone: BTreeSet::new(),
             brought: BTreeSet::new(),
@@ -136,7 +151,11 @@ impl Play {
                 self.same_view(&before, "a bridge that starts again shows what it showed")?;
                 true
             }
-            Step::They(act) => self.they(act)?,
+            Step::They(act) => {
+                let is_done = self.they(act)?;
+                self.has_neighbour |= is_done;
+                is_done
+            }
         };
         self.follow_renames();
         self.note_names();
@@ -295,9 +314,26 @@ impl Play {
         refused: Option<u32>,
     ) -> Result<DrainReport, Broken> {
         let before = self.view()?;
-        let report = self.world.drain_once(Vec::new(), keep, refused)?;
-        self.note_conflicts(&report);
+        let report = self.pass(Vec::new(), keep, refused)?;
         self.same_view(&before, "a drain changes nothing that users see")?;
+        Ok(report)
+    }
+
+    fn pass(
+        &mut self,
+        choices: Vec<SideChoice>,
+        keep: bool,
+        refused: Option<u32>,
+    ) -> Result<DrainReport, Broken> {
+        let before = names(&self.world.pfs());
+        let report = self.world.drain_once(choices, keep, refused)?;
+        let mut after = names(&self.world.pfs());
+        for path in before.keys().filter(|path| !after.contains_key(*path)) {
+            self.without_others.remove(path);
+        }
+        after.retain(|path, now| before.get(path) != Some(now));
+        self.without_others.extend(after);
+        self.note_conflicts(&report);
         Ok(report)
     }
 
@@ -361,11 +397,13 @@ impl Play {
         };
         // The drain moves it.
         let held_a_dir = holds_a_dir(self);
-        let report = self.world.drain_once(vec![choice], true, None)?;
-        self.note_conflicts(&report);
+        let were = names(&self.world.pfs());
+        let is_foreign = |at: &TreePath| were.get(at) != self.without_others.get(at);
+        let is_foreign = ring.iter().any(is_foreign);
+        let report = self.pass(vec![choice], true, None)?;
         if let Some((_, why)) = report.refused.first() {
             let holds_a_dir = held_a_dir || holds_a_dir(self);
-            if !ring.is_empty() && !holds_a_dir && self.has_neighbour {
+            if is_foreign && !holds_a_dir {
                 let promise = "files that have exchanged their names can have them back";
                 return Err(Broken::new(promise, why.clone(), vec![path.clone()]));
             }
@@ -518,7 +556,6 @@ impl Play {
     }
 
     fn they(&mut self, act: &Act) -> Result<bool, Broken> {
-        self.has_neighbour = true;
         if let Act::Rename(from, to) = act
             && self
                 .world
