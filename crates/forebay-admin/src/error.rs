@@ -26,6 +26,8 @@ pub enum RefusalKind {
     Unfit,
     /// Another drain is at work, and this one decides something.
     Busy,
+    /// The bridge does not know any more how that drain ended.
+    Forgotten,
     /// A kind that this program does not know; a newer bridge sent it.
     #[serde(other)]
     Other,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// Longest request in bytes. A request travels in the place of a path, in one message.
 pub const MAX_REQUEST_BYTES: usize = 4096;
 
-/// Drains of which a bridge can still tell how they ended.
+/// Drains of which a bridge can still tell how they ended, unless they have left very much.
 pub const REPORTS_KEPT: usize = 16;
 
 /// One request. Each variant names the items of its answer; "one" means exactly one.
@@ -29,8 +29,12 @@ pub enum Request {
         #[serde(default)]
         number: Option<u64>,
     },
-    /// End the drain after the files that it is copying. One [`crate::drain::DrainStatus`].
-    DrainStop,
+    /// End a drain after the files that it is copying. One [`crate::drain::DrainStatus`].
+    DrainStop {
+        /// As for [`Request::FollowDrain`].
+        #[serde(default)]
+        number: Option<u64>,
+    },
     /// What a drain has not brought to the PFS. Any number of [`crate::drain::Left`], sorted by path.
     Left {
         /// As for [`Request::FollowDrain`].
@@ -135,7 +139,7 @@ impl Request {
             Request::Drain(_) => "drain",
             Request::DrainStatus => "drain-status",
             Request::FollowDrain { .. } => "follow-drain",
-            Request::DrainStop => "drain-stop",
+            Request::DrainStop { .. } => "drain-stop",
             Request::Left { .. } => "left",
             Request::Inventory => "inventory",
             Request::Attach { .. } => "attach",
@@ -214,7 +218,7 @@ mod tests {
             }),
             Request::DrainStatus,
             Request::FollowDrain { number: None },
-            Request::DrainStop,
+            Request::DrainStop { number: Some(3) },
             Request::Left { number: Some(7) },
             Request::Inventory,
             Request::Attach { pid: u32::MAX },

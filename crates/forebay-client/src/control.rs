@@ -147,7 +147,16 @@ impl Control {
     /// # Errors
     /// As [`Control::status`].
     pub fn stop_drain(&mut self) -> Result<DrainStatus, AdminError> {
-        self.ask(&Request::DrainStop)?.only()
+        self.ask(&Request::DrainStop { number: None })?.only()
+    }
+
+    /// As [`Control::stop_drain`], of this drain ([`DrainStatus::number`]).
+    ///
+    /// # Errors
+    /// As [`Control::stop_drain`]; or it was one of long ago.
+    pub fn stop_drain_of(&mut self, number: u64) -> Result<DrainStatus, AdminError> {
+        let number = Some(number);
+        self.ask(&Request::DrainStop { number })?.only()
     }
 
     /// What the last drain has not brought to the PFS, sorted by path.

@@ -223,6 +223,11 @@ impl Counters {
         }
     }
 
+    /// Length of the list of what is left.
+    pub fn listed(&self) -> usize {
+        self.rest.lock().report.left.len()
+    }
+
     /// A part of the list of what is left: at most `limit` entries, by path, from the entry with number `from` on.
     /// There is no list before the end of the drain, and it does not change after that.
     pub fn left_from(&self, from: usize, limit: usize) -> Vec<Left> {

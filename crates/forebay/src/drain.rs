@@ -213,7 +213,7 @@ impl Watcher {
             }
             if !self.asked_to_stop && sys::signals_seen() > self.signals_before {
                 self.asked_to_stop = true;
-                bridge.control.stop_drain()?;
+                bridge.control.stop_drain_of(number)?;
             }
             *last = Some(status);
         }

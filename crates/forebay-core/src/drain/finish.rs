@@ -201,6 +201,7 @@ impl Strand for Dress {
                         path: wearer.path.clone(),
                         before: wearer.record.clone(),
                         after: Some(PathRecord {
+                            chosen: None,
                             drained: Some(match wearer.has_strays {
                                 true => OURS,
                                 false => stamp(&wearer.attr),

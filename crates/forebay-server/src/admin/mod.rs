@@ -1,6 +1,7 @@
 //! The admin room: answers control messages (`forebay_admin`), runs one drain at a time, and lets the bridge
 //! end when nobody needs it.
 
+mod drains;
 mod life;
 mod threads;
 
@@ -9,10 +10,10 @@ use crate::answer::Answered;
 use crate::limits::LEFT_PER_LOOK;
 use crate::log::Cause;
 use crate::status;
+use drains::Drains;
 use forebay_admin::drain::{DrainRequest, Inventory};
 use forebay_admin::{
-    AnswerError, AnswerWriter, NoRequest, REPORTS_KEPT, Refusal, RefusalKind, Request,
-    VERSION_WITHOUT_NUMBER,
+    AnswerError, AnswerWriter, NoRequest, Refusal, RefusalKind, Request, VERSION_WITHOUT_NUMBER,
 };
 use forebay_core::path::TreePath;
 use forebay_core::reserve::Purpose;
@@ -21,7 +22,6 @@ use forebay_mover::{Counters, Halt, Pass, Points};
 use forebay_wire::ReplyKind;
 use life::Life;
 use parking_lot::{Condvar, Mutex};
-use std::collections::VecDeque;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Once};
@@ -33,8 +33,7 @@ const FOLLOW_EVERY: Duration = Duration::from_millis(100);
 
 /// Answers control messages.
 pub(crate) struct Admin {
-    /// Counters of the last drains; the last one may be running.
-    drains: Mutex<VecDeque<Arc<Counters>>>,
+    drains: Mutex<Drains>,
     /// Copies are being refreshed: a drain begins after that.
     refreshing: Mutex<()>,
     /// A drain, or the bridge, has come to its end.
@@ -85,7 +84,7 @@ impl Admin {
             life.begin(pid);
         }
         Admin {
-            drains: Mutex::new([Arc::new(Counters::new(0))].into()),
+            drains: Mutex::new(Drains::new()),
             refreshing: Mutex::new(()),
             ended: Condvar::new(),
             life,
@@ -114,7 +113,7 @@ impl Admin {
 
     /// Counters of the running or the last drain. No lock is held while an answer is sent, because the caller may be slow.
     fn counters(&self) -> Arc<Counters> {
-        last_of(&self.drains.lock()).clone()
+        self.drains.lock().last().clone()
     }
 
     /// The same of the drain of this number; `None`: of the last one.
@@ -123,10 +122,9 @@ impl Admin {
             return Ok(self.counters());
         };
         let drains = self.drains.lock();
-        let found = drains.iter().find(|drain| drain.number() == number);
-        found.cloned().ok_or_else(|| {
+        drains.find(number).cloned().ok_or_else(|| {
             let why = format!("it does not know any more how drain {number} ended");
-            refused(RefusalKind::Malformed, why)
+            refused(RefusalKind::Forgotten, why)
         })
     }
 
@@ -148,7 +146,7 @@ impl Admin {
             ));
         }
         let mut drains = self.drains.lock();
-        let last = last_of(&drains).clone();
+        let last = drains.last().clone();
         if server.stopping() {
             let why = "the bridge is about to end".to_owned();
             return Err(refused(RefusalKind::Busy, why));
@@ -187,10 +185,7 @@ impl Admin {
         });
         match started {
             Ok(()) => {
-                drains.push_back(counters.clone());
-                if drains.len() > REPORTS_KEPT {
-                    drains.pop_front();
-                }
+                drains.push(counters.clone());
                 Ok(counters)
             }
             Err(e) => Err(refused(
@@ -267,10 +262,10 @@ impl Admin {
             Request::FollowDrain { number } => {
                 self.follow_drain(&*self.counters_of(number)?, answer)?;
             }
-            Request::DrainStop => {
-                let last = self.counters();
-                last.stop();
-                answer.item(&last.status())?;
+            Request::DrainStop { number } => {
+                let drain = self.counters_of(number)?;
+                drain.stop();
+                answer.item(&drain.status())?;
             }
             Request::Left { number } => Self::send_left(&*self.counters_of(number)?, answer)?,
             Request::Inventory => answer.item(&take_inventory(server)?)?,
@@ -296,11 +291,6 @@ impl Admin {
         }
         Ok(())
     }
-}
-
-/// The last one; there always is one.
-fn last_of(drains: &VecDeque<Arc<Counters>>) -> &Arc<Counters> {
-    drains.back().expect("there was none yet, or one")
 }
 
 /// Answers a control message. The caller gets the stream of the answer, which is written meanwhile in a thread

@@ -212,6 +212,31 @@ fn a_pfs_directory_without_permission_is_named_and_its_files_follow_later() {
 }
 
 #[test]
+fn a_folder_that_may_not_be_looked_into_is_not_taken_for_one_without_a_buffer() {
+    forebay_testkit::skip_unless!(forebay_testkit::is_root(), "only root can give up rights");
+    let stage = Stage::new();
+    stage.script(&["--no-drain"], "echo 1 > pfs/f").ends_with(0);
+    let mut instances = fs::read_dir(stage.path("storage")).unwrap();
+    let instance = instances.next().unwrap().unwrap().path();
+    let closed = |mode| fs::set_permissions(&instance, fs::Permissions::from_mode(mode)).unwrap();
+    let fsck = || {
+        let mut command = stage.command("setpriv");
+        let rights = "-dac_override,-dac_read_search";
+        command
+            .arg(format!("--bounding-set={rights}"))
+            .arg(format!("--inh-caps={rights}"))
+            .arg(common::forebay())
+            .args(["fsck", "--storage", "storage"]);
+        finish(command)
+    };
+    closed(0);
+    let said = fsck();
+    closed(0o700);
+    said.ends_with(1).tells("is closed to you");
+    fsck().ends_with(0).prints("nothing wrong");
+}
+
+#[test]
 fn lost_tables_are_rebuilt_and_then_drained() {
     let stage = Stage::new();
     work(&stage);

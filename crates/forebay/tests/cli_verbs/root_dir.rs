@@ -1,7 +1,7 @@
 //! What is buffered for a directory goes into that directory, and into no other one that has its path: below a mount point, after a
 //! rotation, in another container.
 
-use crate::stage::{Said, SmallDisk, Stage, finish};
+use crate::stage::{Said, SmallDisk, Stage, finish, start, wait};
 use forebay_testkit::{is_root, skip_unless};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -105,6 +105,24 @@ fn what_is_not_drained_stays_in_the_buffer_while_the_pfs_is_not_mounted() {
         let drained = fs::read_to_string(stage.path(buffer).join("f"));
         assert_eq!(drained.unwrap(), "1\n", "{buffer}");
     }
+}
+
+#[test]
+fn of_a_pfs_that_is_unmounted_while_it_is_buffered_the_report_does_not_say_that_others_have_renamed_it()
+ {
+    skip_unless!(is_root(), "only root can mount");
+    let stage = Stage::new();
+    let _pfs = Bound::new(stage.path("real"), stage.pfs());
+    let script = "echo data > pfs/f; : > ready; until test -e go; do sleep 0.01; done";
+    let run = ["run", "--buffer", "pfs", "--", "sh", "-ec", script];
+    let run = start(stage.forebay(&run));
+    stage.wait_for_file("ready");
+    succeeds(Command::new("umount").arg("-l").arg(stage.pfs()));
+    fs::write(stage.path("go"), "").unwrap();
+    wait(run).ends_with(0).tells("pfs leads elsewhere now");
+    has_nothing(&stage.pfs());
+    let drained = fs::read_to_string(stage.path("real/f"));
+    assert_eq!(drained.unwrap(), "data\n");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Somebody decides between what is in the buffer and what others have made of it on the PFS.
 
 mod below;
+mod conflict;
 mod decide;
 mod exchanged;
 mod refusal;
@@ -22,7 +23,8 @@ use crate::path::TreePath;
 use crate::record::{Kind, PathRecord, Transit};
 use crate::speakers::Word;
 use below::Below;
-use exchanged::{Exchanged, ring, went_to};
+use conflict::Conflict;
+use exchanged::{ring, went_to};
 use forebay_types::MAX_NAME_BYTES;
 use refusal::{BOTH_DIRS, HAS_STRAYS, IS_OPEN, IS_UNKNOWN, LACKS_DIR, NO_CONFLICT, why_no_dir};
 use std::collections::BTreeSet;
@@ -84,102 +86,6 @@ enum State {
     Unmarking(Option<&'static str>),
     Committing,
     End,
-}
-
-/// What is known of the two versions.
-#[derive(Clone)]
-struct Conflict {
-    record: PathRecord,
-    /// Where on the PFS their version is.
-    theirs: TreePath,
-    /// Where what was renamed is on the PFS.
-    origin: Option<TreePath>,
-    /// What is there now.
-    at_origin: Option<Attr>,
-    /// What is below it in the buffer.
-    below: Below,
-    /// What was renamed away from where their version is.
-    went_to: Option<TreePath>,
-    /// Places in their version from which something was renamed that may not have left yet.
-    leaving: BTreeSet<TreePath>,
-    /// A thing that was renamed out of their version, and would show in two places if that came back now; `None` also if it can't be
-    /// settled before this.
-    in_two_places: Option<TreePath>,
-    /// What has taken the old place of the renamed thing, and would replace it if it went back there.
-    replaced_by: Option<TreePath>,
-    /// What has exchanged its names with this, if theirs is taken: it is where it was before only together with this.
-    ring: Vec<Exchanged>,
-    /// The directory that it is in is not on the PFS any more.
-    lacks_dir: bool,
-    /// Why nothing can be in its place on the PFS yet.
-    waits_because: Option<String>,
-    /// Both sides have a directory there, and the two become one.
-    is_of_both: bool,
-    /// Who owns theirs.
-    their_owner: Option<u32>,
-    /// A second name, and where it is on the PFS.
-    beside: Option<(TreePath, TreePath)>,
-    reads: ReadSet,
-}
-
-impl Conflict {
-    /// What is in its place if others have changed nothing, as far as that can be said. After a choice for ours it can't: that may be
-    /// revoked.
-    fn known(&self) -> Option<Identity> {
-        let is_there = !self.lacks_dir && !self.is_origin_replaced() && self.went_to.is_none();
-        let known = self.record.replaces.filter(|_| is_there);
-        known.filter(|_| !self.record.is_chosen())
-    }
-
-    /// The same of a directory of which the record knows what was in it.
-    fn known_contents(&self) -> Option<Identity> {
-        self.known().filter(|known| known.has_contents())
-    }
-
-    /// Have programs exchanged these names, and nobody else has done anything?
-    fn is_only_exchanged(&self) -> bool {
-        let is_there = !self.lacks_dir && !self.is_origin_replaced();
-        is_there && !self.ring.is_empty() && self.ring.iter().all(|one| one.is_in_place)
-    }
-
-    /// Takes note of what was found on the PFS. Gives what is in its place, and whether the second name is taken.
-    fn see(&mut self, seen: Vec<Work<Option<Attr>>>) -> Work<(Option<Attr>, bool)> {
-        let found: Vec<_> = seen.into_iter().collect::<Work<_>>()?;
-        let mut found = found.into_iter();
-        let theirs = found.next().flatten();
-        self.at_origin = match self.origin {
-            Some(_) => found.next().flatten(),
-            None => None,
-        };
-        match self.record.kind {
-            Kind::Moved => self.below.tell_apart(&self.record, self.at_origin.as_ref()),
-            _ => self.below.hiding = None,
-        }
-        for one in &mut self.ring {
-            let there = found.next().flatten();
-            let known = one.record.arriving.as_deref();
-            let is_it = |attr: &Attr| known.is_none_or(|known| known.is(attr));
-            one.below.tell_apart(&one.record, there.as_ref());
-            one.is_dir = there.is_some_and(|attr| attr.is_dir() && is_it(&attr));
-            one.is_in_place = there.is_some_and(|attr| known.is_some_and(|known| known.is(&attr)));
-        }
-        self.is_of_both = self.record.kind == Kind::Dir
-            && self.record.hides.is_none()
-            && theirs.as_ref().is_some_and(Attr::is_dir);
-        self.their_owner = theirs.as_ref().map(|attr| attr.uid);
-        let is_second_taken = self.beside.is_some() && found.next().flatten().is_some();
-        Ok((theirs, is_second_taken))
-    }
-
-    /// Was something renamed, and others have removed it where it was, or put something else there?
-    pub(super) fn is_origin_replaced(&self) -> bool {
-        let known = self.record.arriving.as_ref();
-        self.record.kind == Kind::Moved
-            && self
-                .at_origin
-                .as_ref()
-                .is_none_or(|attr| known.is_some_and(|known| !known.is(attr)))
-    }
 }
 
 /// Carries out one choice.

@@ -258,3 +258,36 @@ fn a_choice_for_ours_that_could_not_be_carried_out_yet_can_be_revoked() {
         assert_eq!(second, is_kept.then_some(Node::File(2)));
     }
 }
+
+#[test]
+fn ours_of_a_directory_of_both_can_be_revoked_until_it_is_carried_out() {
+    let mut world = World::default();
+    world.create(&p("d"), Node::Dir);
+    world.create(&p("d/x"), Node::File(2));
+    world.pfs.insert(p("d"), Node::Dir);
+    world.of_another_user.insert(p("d"));
+    let is_chosen = |world: &World| world.records[&p("d")].is_chosen();
+    let mut carried_out = world.clone();
+
+    let choice = SideChoice {
+        path: p("d"),
+        side: Side::Ours,
+    };
+    let mut drain = Drain::new(terms(1)).choosing(vec![choice]);
+    assert!(!drive_while(&mut drain, &mut world, |world, _| {
+        !is_chosen(world)
+    }));
+    let report = choose(&mut world, &[("d", Side::Theirs)]);
+    assert!(report.refused.is_empty(), "{report:?}");
+    assert!(world.of_another_user.contains(&p("d")));
+    assert_eq!(world.pfs[&p("d/x")], Node::File(2));
+
+    // What was carried out is no choice that waits.
+    carried_out
+        .open
+        .insert(carried_out.records[&p("d/x")].object.oid);
+    let report = choose(&mut carried_out, &[("d", Side::Ours)]);
+    assert!(report.refused.is_empty(), "{report:?}");
+    assert!(!carried_out.of_another_user.contains(&p("d")));
+    assert_eq!(carried_out.records[&p("d")].chosen, None);
+}

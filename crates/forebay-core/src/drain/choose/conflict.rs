@@ -1,0 +1,107 @@
+//! What is known of the two versions between which somebody decides.
+
+use super::below::Below;
+use super::exchanged::Exchanged;
+use crate::bridge::ReadSet;
+use crate::drain::act::Work;
+use crate::facts::Attr;
+use crate::identity::Identity;
+use crate::path::TreePath;
+use crate::record::{Kind, PathRecord};
+use std::collections::BTreeSet;
+
+/// What is known of the two versions.
+#[derive(Clone)]
+pub(super) struct Conflict {
+    pub(super) record: PathRecord,
+    /// Where on the PFS their version is.
+    pub(super) theirs: TreePath,
+    /// Where what was renamed is on the PFS.
+    pub(super) origin: Option<TreePath>,
+    /// What is there now.
+    pub(super) at_origin: Option<Attr>,
+    /// What is below it in the buffer.
+    pub(super) below: Below,
+    /// What was renamed away from where their version is.
+    pub(super) went_to: Option<TreePath>,
+    /// Places in their version from which something was renamed that may not have left yet.
+    pub(super) leaving: BTreeSet<TreePath>,
+    /// A thing that was renamed out of their version, and would show in two places if that came back now; `None` also if it can't be
+    /// settled before this.
+    pub(super) in_two_places: Option<TreePath>,
+    /// What has taken the old place of the renamed thing, and would replace it if it went back there.
+    pub(super) replaced_by: Option<TreePath>,
+    /// What has exchanged its names with this, if theirs is taken: it is where it was before only together with this.
+    pub(super) ring: Vec<Exchanged>,
+    /// The directory that it is in is not on the PFS any more.
+    pub(super) lacks_dir: bool,
+    /// Why nothing can be in its place on the PFS yet.
+    pub(super) waits_because: Option<String>,
+    /// Both sides have a directory there, and the two become one.
+    pub(super) is_of_both: bool,
+    /// Who owns theirs.
+    pub(super) their_owner: Option<u32>,
+    /// A second name, and where it is on the PFS.
+    pub(super) beside: Option<(TreePath, TreePath)>,
+    pub(super) reads: ReadSet,
+}
+
+impl Conflict {
+    /// What is in its place if others have changed nothing, as far as that can be said. After a choice for ours it can't: that may be
+    /// revoked.
+    pub(super) fn known(&self) -> Option<Identity> {
+        let is_there = !self.lacks_dir && !self.is_origin_replaced() && self.went_to.is_none();
+        let known = self.record.replaces.filter(|_| is_there);
+        known.filter(|_| !self.record.is_chosen())
+    }
+
+    /// The same of a directory of which the record knows what was in it.
+    pub(super) fn known_contents(&self) -> Option<Identity> {
+        self.known().filter(|known| known.has_contents())
+    }
+
+    /// Have programs exchanged these names, and nobody else has done anything?
+    pub(super) fn is_only_exchanged(&self) -> bool {
+        let is_there = !self.lacks_dir && !self.is_origin_replaced();
+        is_there && !self.ring.is_empty() && self.ring.iter().all(|one| one.is_in_place)
+    }
+
+    /// Takes note of what was found on the PFS. Gives what is in its place, and whether the second name is taken.
+    pub(super) fn see(&mut self, seen: Vec<Work<Option<Attr>>>) -> Work<(Option<Attr>, bool)> {
+        let found: Vec<_> = seen.into_iter().collect::<Work<_>>()?;
+        let mut found = found.into_iter();
+        let theirs = found.next().flatten();
+        self.at_origin = match self.origin {
+            Some(_) => found.next().flatten(),
+            None => None,
+        };
+        match self.record.kind {
+            Kind::Moved => self.below.tell_apart(&self.record, self.at_origin.as_ref()),
+            _ => self.below.hiding = None,
+        }
+        for one in &mut self.ring {
+            let there = found.next().flatten();
+            let known = one.record.arriving.as_deref();
+            let is_it = |attr: &Attr| known.is_none_or(|known| known.is(attr));
+            one.below.tell_apart(&one.record, there.as_ref());
+            one.is_dir = there.is_some_and(|attr| attr.is_dir() && is_it(&attr));
+            one.is_in_place = there.is_some_and(|attr| known.is_some_and(|known| known.is(&attr)));
+        }
+        self.is_of_both = self.record.kind == Kind::Dir
+            && self.record.hides.is_none()
+            && theirs.as_ref().is_some_and(Attr::is_dir);
+        self.their_owner = theirs.as_ref().map(|attr| attr.uid);
+        let is_second_taken = self.beside.is_some() && found.next().flatten().is_some();
+        Ok((theirs, is_second_taken))
+    }
+
+    /// Was something renamed, and others have removed it where it was, or put something else there?
+    pub(super) fn is_origin_replaced(&self) -> bool {
+        let known = self.record.arriving.as_ref();
+        self.record.kind == Kind::Moved
+            && self
+                .at_origin
+                .as_ref()
+                .is_none_or(|attr| known.is_some_and(|known| !known.is(attr)))
+    }
+}
