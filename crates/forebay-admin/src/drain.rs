@@ -65,6 +65,9 @@ pub struct DrainStatus {
     /// Which drain of the bridge it is; 0 before the first one.
     #[serde(default)]
     pub number: u64,
+    /// In the answer to a request to drain: it was at work already.
+    #[serde(default)]
+    pub joined: bool,
     /// Files, symbolic links and nodes to copy.
     pub files_total: u64,
     /// How many of `files_total` the drain has finished or given up.

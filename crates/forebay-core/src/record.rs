@@ -147,6 +147,8 @@ pub struct PathRecord {
     pub arriving: Option<Box<Identity>>,
     /// What [`PathRecord::replaces`] was when somebody chose ours. As long as the two are equal, that choice waits to be carried out.
     pub chosen: Option<Box<Identity>>,
+    /// For `Moved`: somebody has chosen that what others have put in the place of the renamed thing gets the name instead.
+    pub adopts: bool,
     /// The request that made this path name this object.
     pub token: Token,
     /// Set once drained.
@@ -172,6 +174,7 @@ impl PathRecord {
             replaces: None,
             arriving: None,
             chosen: None,
+            adopts: false,
             token: Token::default(),
             drained: None,
             transit: None,
@@ -213,7 +216,7 @@ impl PathRecord {
             before => before.map(|before| before.with_also(path.into_iter(), known)),
         };
         if is_chosen {
-            self.chosen = self.replaces.map(Box::new);
+            self.chosen = self.replaces.map(|goes| Box::new(goes.certain()));
         }
     }
 
@@ -267,6 +270,8 @@ const ARRIVING: u8 = 2;
 const COPY_OF: u8 = 3;
 /// A tag, and an identity. Behind the others: programs that do not know it read no further.
 const CHOSEN: u8 = 4;
+/// A tag alone: [`PathRecord::adopts`].
+const ADOPTS: u8 = 5;
 
 const NS_PER_S: i128 = 1_000_000_000;
 
@@ -330,7 +335,9 @@ impl PathRecord {
         let copy_of = (self.copy_of != 0).then_some(self.copy_of.to_le_bytes());
         let chosen = self.chosen.as_deref();
         let identities = known.count() + usize::from(chosen.is_some());
-        let length = identities * (1 + identity::BYTES) + copy_of.map_or(0, |ino| 1 + ino.len());
+        let length = identities * (1 + identity::BYTES)
+            + copy_of.map_or(0, |ino| 1 + ino.len())
+            + usize::from(self.adopts);
         w.extend_from_slice(&(length as u16).to_le_bytes());
         for (tag, identity) in extensions {
             if let Some(identity) = identity {
@@ -345,6 +352,9 @@ impl PathRecord {
         if let Some(identity) = chosen {
             w.push(CHOSEN);
             w.extend_from_slice(&identity.encode());
+        }
+        if self.adopts {
+            w.push(ADOPTS);
         }
         w
     }
@@ -417,6 +427,7 @@ impl PathRecord {
                     ARRIVING => record.arriving = Some(Box::new(Identity::decode(r.array()?))),
                     COPY_OF => record.copy_of = u64::from_le_bytes(r.array()?),
                     CHOSEN => record.chosen = Some(Box::new(Identity::decode(r.array()?))),
+                    ADOPTS => record.adopts = true,
                     // Of a later program; what follows can't be told apart.
                     _ => break,
                 }
@@ -492,6 +503,7 @@ mod tests {
             })),
             arriving: Some(Box::new(Identity::MADE_DIR)),
             chosen: Some(Box::new(Identity::NOTHING)),
+            adopts: true,
             drained: Some(Stamp {
                 size: 9,
                 ctime: Timestamp {
@@ -509,6 +521,7 @@ mod tests {
             replaces: None,
             arriving: None,
             chosen: None,
+            adopts: false,
             copy_of: 0,
             ..record
         }

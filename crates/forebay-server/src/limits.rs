@@ -56,7 +56,7 @@ pub const ANSWER_PATIENCE: Duration = Duration::from_secs(30);
 pub const LAST_ANSWERS_PATIENCE: Duration = Duration::from_secs(1);
 /// Entries of the list of what a drain has left that are copied at a time, while it is locked.
 pub const LEFT_PER_LOOK: usize = 256;
-/// Entries of all lists of what drains have left: older drains are forgotten for it, but for the last two.
+/// Most entries in all lists of what drains have left together. The oldest drains are forgotten to stay below; the last two never are.
 pub const LEFT_LISTED: usize = 1 << 17;
 /// An event loop that finds no descriptor for a new connection takes none for this time: it would be told of it again at once.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);

@@ -40,6 +40,19 @@ pub struct Drained {
 }
 
 impl Drained {
+    /// A signal has ended the wait for the drain of another command.
+    fn not_awaited() -> Self {
+        let why = "interrupted: the drain of another command is at work, and goes on";
+        Drained {
+            status: DrainStatus {
+                state: DrainState::Failed,
+                failure: Some(why.to_owned()),
+                ..DrainStatus::default()
+            },
+            named: Vec::new(),
+        }
+    }
+
     /// True if everything is on the PFS.
     pub fn is_complete(&self) -> bool {
         self.status.state == DrainState::Done && self.status.left == 0
@@ -63,8 +76,8 @@ impl Drained {
     }
 }
 
-/// Drains and waits for the end. A signal that asks this process to end stops the drain. The drain waits for files
-/// that are open for writing as long as `patience`.
+/// Drains and waits for the end. A signal that asks this process to end stops the drain, unless it is that of another command: then
+/// this one no longer waits for it. The drain waits for files that are open for writing as long as `patience`.
 pub fn drain(
     bridge: &mut Bridge,
     options: &DrainOptions,
@@ -84,26 +97,30 @@ pub fn take_and_drain(
 ) -> Result<Drained, Fault> {
     let mut watcher = Watcher::new();
     let current = bridge.control.drain_status()?;
-    if current.state == DrainState::Running {
-        // Somebody else's. It may have passed what was written last.
-        let status = watcher.watch(bridge, current.number)?;
-        if watcher.asked_to_stop {
-            return watcher.named(bridge, status, naming);
-        }
+    // Somebody else's may have passed what was written last.
+    if current.state == DrainState::Running
+        && watcher
+            .watch(bridge, current.number, Whose::Others)?
+            .is_none()
+    {
+        return Ok(Drained::not_awaited());
     }
     let asked = Instant::now();
     loop {
-        let begun = watcher.begin(
-            bridge,
-            &DrainRequest {
-                keep: options.keep,
-                rate: options.drain_rate,
-                workers: options.drain_workers,
-                take: take.to_vec(),
-                patience_ms: patience.as_millis() as u64,
-            },
-        )?;
-        let status = watcher.watch(bridge, begun.number)?;
+        let request = DrainRequest {
+            keep: options.keep,
+            rate: options.drain_rate,
+            workers: options.drain_workers,
+            take: take.to_vec(),
+            patience_ms: patience.as_millis() as u64,
+        };
+        let ended = match watcher.begin(bridge, &request)? {
+            Some((number, whose)) => watcher.watch(bridge, number, whose)?,
+            None => None,
+        };
+        let Some(status) = ended else {
+            return Ok(Drained::not_awaited());
+        };
         let mut drained = watcher.named(bridge, status, naming)?;
         if take.is_empty() {
             // This may be a drain of somebody else who has chosen.
@@ -116,6 +133,15 @@ pub fn take_and_drain(
             return Ok(drained);
         }
     }
+}
+
+/// Who has begun a drain.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    /// This command.
+    Ours,
+    /// Another one: it goes on if this command is to end.
+    Others,
 }
 
 /// Watches a drain until its end.
@@ -136,34 +162,56 @@ impl Watcher {
         }
     }
 
-    /// Begins a drain. One with choices waits for others that have begun a moment before.
-    fn begin(&mut self, bridge: &mut Bridge, request: &DrainRequest) -> Result<DrainStatus, Fault> {
+    /// Begins a drain, and gives its number. One with choices waits for others that have begun a moment before; `None`: it is not to
+    /// wait any more.
+    fn begin(
+        &mut self,
+        bridge: &mut Bridge,
+        request: &DrainRequest,
+    ) -> Result<Option<(u64, Whose)>, Fault> {
         let is_busy = |e: &AdminError| e.refusal().is_some_and(|r| r.kind == RefusalKind::Busy);
         let mut tries = 0;
         loop {
             let busy = match bridge.control.drain(request.clone()) {
                 Err(e) if is_busy(&e) && !request.take.is_empty() => e,
-                begun => return Ok(begun?),
+                begun => {
+                    let begun = begun?;
+                    let whose = if begun.joined {
+                        Whose::Others
+                    } else {
+                        Whose::Ours
+                    };
+                    return Ok(Some((begun.number, whose)));
+                }
             };
             tries += 1;
             let current = bridge.control.drain_status()?;
-            if current.state == DrainState::Running {
-                self.watch(bridge, current.number)?;
+            if current.state == DrainState::Running
+                && self.watch(bridge, current.number, Whose::Others)?.is_none()
+            {
+                return Ok(None);
             }
             // A bridge that is about to end says so as well.
-            if self.asked_to_stop || tries == MOST_TRIES {
+            if tries == MOST_TRIES {
                 return Err(busy.into());
             }
         }
     }
 
-    /// Follows the drain of this number to its end.
-    fn watch(&mut self, bridge: &mut Bridge, number: u64) -> Result<DrainStatus, Fault> {
+    /// Follows the drain of this number to its end. `None`: it is that of others, and this command is not to wait any more.
+    fn watch(
+        &mut self,
+        bridge: &mut Bridge,
+        number: u64,
+        whose: Whose,
+    ) -> Result<Option<DrainStatus>, Fault> {
         let outcome = loop {
             let mut last = None;
-            match self.follow(bridge, number, &mut last) {
+            match self.follow(bridge, number, whose, &mut last) {
+                Ok(()) if self.asked_to_stop && whose == Whose::Others => break Ok(None),
                 Ok(()) => {
-                    break last.ok_or_else(|| fault("the bridge does not report the drain"));
+                    let nothing = || fault("the bridge does not report the drain");
+                    break last.map(Some).ok_or_else(nothing);
                 }
                 // The bridge cuts off a process that was stopped for long (Ctrl-Z), and that may ask again.
                 Err(e) if e.is_loss() && last.is_some() && bridge.is_alive() => {}
@@ -172,10 +220,10 @@ impl Watcher {
         };
         self.bar.clear();
         match outcome? {
-            DrainStatus {
+            Some(DrainStatus {
                 state: DrainState::Running,
                 ..
-            } => Err(fault("the bridge ends before the drain")),
+            }) => Err(fault("the bridge ends before the drain")),
             status => Ok(status),
         }
     }
@@ -204,6 +252,7 @@ impl Watcher {
         &mut self,
         bridge: &mut Bridge,
         number: u64,
+        whose: Whose,
         last: &mut Option<DrainStatus>,
     ) -> Result<(), AdminError> {
         for status in bridge.control.follow_drain_of(number)? {
@@ -213,7 +262,10 @@ impl Watcher {
             }
             if !self.asked_to_stop && sys::signals_seen() > self.signals_before {
                 self.asked_to_stop = true;
-                bridge.control.stop_drain_of(number)?;
+                match whose {
+                    Whose::Ours => drop(bridge.control.stop_drain_of(number)?),
+                    Whose::Others => return Ok(()),
+                }
             }
             *last = Some(status);
         }

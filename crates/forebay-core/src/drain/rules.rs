@@ -611,6 +611,8 @@ pub(super) fn arrived(
     Ok(record.map(|record| PathRecord {
         drained: Some(OURS),
         replaces: record.arriving.as_deref().copied(),
+        chosen: None,
+        adopts: false,
         ..record
     }))
 }

@@ -11,7 +11,7 @@ use crate::limits::LEFT_PER_LOOK;
 use crate::log::Cause;
 use crate::status;
 use drains::Drains;
-use forebay_admin::drain::{DrainRequest, Inventory};
+use forebay_admin::drain::{DrainRequest, DrainStatus, Inventory};
 use forebay_admin::{
     AnswerError, AnswerWriter, NoRequest, Refusal, RefusalKind, Request, VERSION_WITHOUT_NUMBER,
 };
@@ -128,12 +128,12 @@ impl Admin {
         })
     }
 
-    /// Starts a drain, unless one is at work already. Gives that which is at work then.
+    /// Starts a drain, unless one is at work already. Gives that which is at work then, and whether it was at work before.
     fn start_drain(
         &self,
         server: &Arc<ServerHandle>,
         request: DrainRequest,
-    ) -> Result<Arc<Counters>, Trouble> {
+    ) -> Result<(Arc<Counters>, bool), Trouble> {
         if let Some(take) = request
             .take
             .iter()
@@ -157,7 +157,7 @@ impl Admin {
                     "another drain is at work, and takes no more choices: ask again at its end";
                 return Err(refused(RefusalKind::Busy, why.to_owned()));
             }
-            return Ok(last);
+            return Ok((last, true));
         }
         let counters = Arc::new(Counters::new(last.number() + 1));
         let (theirs, ground, points) = (counters.clone(), server.clone(), self.points.clone());
@@ -186,7 +186,7 @@ impl Admin {
         match started {
             Ok(()) => {
                 drains.push(counters.clone());
-                Ok(counters)
+                Ok((counters, false))
             }
             Err(e) => Err(refused(
                 RefusalKind::System,
@@ -255,8 +255,12 @@ impl Admin {
                 answer.item(&())?;
             }
             Request::Drain(drain) => {
-                let started = self.start_drain(server, drain)?;
-                answer.item(&started.status())?;
+                let (counters, joined) = self.start_drain(server, drain)?;
+                let status = DrainStatus {
+                    joined,
+                    ..counters.status()
+                };
+                answer.item(&status)?;
             }
             Request::DrainStatus => answer.item(&self.counters().status())?,
             Request::FollowDrain { number } => {

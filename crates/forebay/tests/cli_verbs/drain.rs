@@ -1,7 +1,7 @@
 //! `forebay drain` and `forebay fsck`: after runs, after crashes, and again.
 
 use crate::common;
-use crate::stage::{SmallDisk, Stage, finish, start, tree, wait};
+use crate::stage::{SmallDisk, Stage, finish, kill, start, tree, wait};
 use serde_json::Value;
 use std::fs;
 use std::io::Write;
@@ -362,6 +362,44 @@ fn what_is_left_is_listed_whoever_else_begins_a_drain() {
     stage
         .say(&["down", "--buffer", "pfs", "--no-drain"])
         .ends_with(0);
+}
+
+/// Does the process of this `/proc/PID/status` handle SIGINT itself?
+fn catches_interrupts(status: &str) -> bool {
+    let status = fs::read_to_string(status).unwrap();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let caught = u64::from_str_radix(caught.unwrap().trim(), 16).unwrap();
+    caught & (1 << (libc::SIGINT - 1)) != 0
+}
+
+#[test]
+fn a_signal_to_a_command_that_waits_for_the_drain_of_another_ends_the_wait_and_not_the_drain() {
+    let stage = Stage::new();
+    stage.say(&["up", "--buffer", "pfs"]).ends_with(0);
+    let script = "for i in 1 2 3 4; do head -c 200000 /dev/zero > pfs/f$i; done";
+    stage.script(&["--no-drain"], script).ends_with(0);
+    let slow = ["drain", "--buffer", "pfs", "--drain-rate", "200K"];
+    let first = start(stage.forebay(&slow));
+    let copies = |b: &Value| b["drain"]["state"] == "running" && b["drain"]["bytes_done"] != 0;
+    stage.wait_for("the first copied bytes", || {
+        stage.bridges().iter().any(copies)
+    });
+    for take in [&["--take", "ours", "f1"][..], &[]] {
+        let mut second = start(stage.forebay(&[&["drain", "--buffer", "pfs"], take].concat()));
+        let status = format!("/proc/{}/status", second.id());
+        // One that came before it is ready would end it at once, or not count.
+        stage.wait_for("a handler of SIGINT", || catches_interrupts(&status));
+        stage.wait_for("its end", || {
+            kill("INT", second.id());
+            second.try_wait().unwrap().is_some()
+        });
+        wait(second)
+            .ends_with(75)
+            .tells("the drain of another command is at work, and goes on");
+    }
+    wait(first).ends_with(0);
+    assert_eq!(stage.on_pfs().len(), 4);
+    stage.say(&["down", "--buffer", "pfs"]).ends_with(0);
 }
 
 #[test]

@@ -792,7 +792,8 @@ fn what_others_have_not_changed_is_drained_whatever_is_chosen() {
         ("mv -n f t; mv d/b f; mv t d/b", "f"),
         ("mv d/a t; mv d/b d/a; mv f d/b; mv t f", "d/a"),
         ("rm -r d; echo new > d", "d"),
-        ("mkdir x; mv d x/d; mkdir d; echo new > d/a", "d/a"),
+        ("rm -r d; mkdir d; echo new > d/new", "d"),
+        ("mkdir n; rm -r d; mv n d", "d"),
     ];
     for (inside, path) in cases {
         let natively = Scene::new();
@@ -802,7 +803,9 @@ fn what_others_have_not_changed_is_drained_whatever_is_chosen() {
             scene.inside(inside);
             let (code, said) = scene.drain(&["--take", side, path]);
             assert_eq!(code, 1, "{inside}, {side}: {said}");
-            assert!(said.contains(&format!("not taken: {path}: ")), "{said}");
+            let is_refused = |why| said.contains(&format!("not taken: {path}: {why}"));
+            let is_there = is_refused("others have not changed") || is_refused("what was there is");
+            assert!(is_there, "{inside}, {side}: {said}");
             assert_eq!(tree(&scene.pfs), tree(&natively.pfs), "{inside}, {side}");
         }
     }
@@ -855,11 +858,7 @@ fn ours_of_a_file_that_is_open_can_be_revoked_whatever_the_program_does_then() {
 
 #[test]
 fn what_has_not_left_a_directory_comes_before_a_choice_about_that() {
-    let refusals = [
-        ("ours", "not taken: d: others have not changed"),
-        ("theirs", "not taken: d: x was in it"),
-    ];
-    for (side, refusal) in refusals {
+    for side in ["ours", "theirs"] {
         let scene = Scene::new();
         scene.inside("mv d/a x; rm -r d");
         scene.outside("echo theirs > x");
@@ -867,6 +866,7 @@ fn what_has_not_left_a_directory_comes_before_a_choice_about_that() {
         assert_eq!((code, changed(&said)), (75, vec![]), "{said}");
         let (code, said) = scene.drain(&["--take", side, "d"]);
         assert_eq!(code, 75, "{said}");
+        let refusal = "not taken: d: others have not changed";
         assert!(said.contains(refusal), "{said}");
         let (code, said) = scene.drain(&["--take", "both", "x"]);
         assert_eq!(code, 0, "{said}");
@@ -874,6 +874,22 @@ fn what_has_not_left_a_directory_comes_before_a_choice_about_that() {
         let now = tree(&scene.pfs);
         assert_eq!((&*now["x"], &*now["x.ours"]), ("theirs\n", "a\n"));
         assert!(!scene.pfs.join("d").exists());
+    }
+    // Also where it goes to, or comes back to, is still to be made.
+    for (inside, side, stays) in [
+        ("mkdir e; mv d/a e/x; rm -r d", "theirs", "e/x"),
+        ("mv d/a t; rm -r d; mv t d", "both", "d"),
+    ] {
+        let scene = Scene::new();
+        scene.inside(inside);
+        scene.outside("echo theirs > d/new");
+        let (code, said) = scene.drain(&["--take", side, "d"]);
+        let refusal = format!("not taken: d: {stays} was in it");
+        assert_eq!((code, said.contains(&refusal)), (75, true), "{said}");
+        let (code, said) = scene.drain(&["--take", side, "d"]);
+        assert_eq!(code, 0, "{said}");
+        let now = tree(&scene.pfs);
+        assert_eq!((&*now["d/new"], holds(&now, "a\n")), ("theirs\n", true));
     }
     // Both at once: what leaves does not count in what is there now.
     let scene = Scene::new();

@@ -4,6 +4,7 @@ use super::below::Below;
 use super::exchanged::Exchanged;
 use crate::bridge::ReadSet;
 use crate::drain::act::Work;
+use crate::drain::orphans::is_waiting;
 use crate::facts::Attr;
 use crate::identity::Identity;
 use crate::path::TreePath;
@@ -26,8 +27,8 @@ pub(super) struct Conflict {
     pub(super) went_to: Option<TreePath>,
     /// Places in their version from which something was renamed that may not have left yet.
     pub(super) leaving: BTreeSet<TreePath>,
-    /// A thing that was renamed out of their version, and would show in two places if that came back now; `None` also if it can't be
-    /// settled before this.
+    /// A thing that was renamed out of their version, and would show in two places if that came back now. One that is below what is
+    /// chosen about can't leave before that, and does not count.
     pub(super) in_two_places: Option<TreePath>,
     /// What has taken the old place of the renamed thing, and would replace it if it went back there.
     pub(super) replaced_by: Option<TreePath>,
@@ -39,16 +40,18 @@ pub(super) struct Conflict {
     pub(super) waits_because: Option<String>,
     /// Both sides have a directory there, and the two become one.
     pub(super) is_of_both: bool,
-    /// Who owns theirs.
-    pub(super) their_owner: Option<u32>,
+    /// What is in its place on the PFS.
+    pub(super) at_theirs: Option<Attr>,
     /// A second name, and where it is on the PFS.
     pub(super) beside: Option<(TreePath, TreePath)>,
+    /// Something has that name.
+    pub(super) is_second_taken: bool,
     pub(super) reads: ReadSet,
 }
 
 impl Conflict {
-    /// What is in its place if others have changed nothing, as far as that can be said. After a choice for ours it can't: that may be
-    /// revoked.
+    /// What is in its place if others have changed nothing, as far as that can be said. `None` after a choice for ours, so that it
+    /// can still be revoked.
     pub(super) fn known(&self) -> Option<Identity> {
         let is_there = !self.lacks_dir && !self.is_origin_replaced() && self.went_to.is_none();
         let known = self.record.replaces.filter(|_| is_there);
@@ -66,11 +69,11 @@ impl Conflict {
         is_there && !self.ring.is_empty() && self.ring.iter().all(|one| one.is_in_place)
     }
 
-    /// Takes note of what was found on the PFS. Gives what is in its place, and whether the second name is taken.
-    pub(super) fn see(&mut self, seen: Vec<Work<Option<Attr>>>) -> Work<(Option<Attr>, bool)> {
+    /// Takes note of what was found on the PFS.
+    pub(super) fn see(&mut self, seen: Vec<Work<Option<Attr>>>) -> Work<()> {
         let found: Vec<_> = seen.into_iter().collect::<Work<_>>()?;
         let mut found = found.into_iter();
-        let theirs = found.next().flatten();
+        self.at_theirs = found.next().flatten();
         self.at_origin = match self.origin {
             Some(_) => found.next().flatten(),
             None => None,
@@ -85,23 +88,22 @@ impl Conflict {
             let is_it = |attr: &Attr| known.is_none_or(|known| known.is(attr));
             one.below.tell_apart(&one.record, there.as_ref());
             one.is_dir = there.is_some_and(|attr| attr.is_dir() && is_it(&attr));
-            one.is_in_place = there.is_some_and(|attr| known.is_some_and(|known| known.is(&attr)));
+            one.is_in_place = !one.record.adopts
+                && there.is_some_and(|attr| known.is_some_and(|known| known.is(&attr)));
         }
         self.is_of_both = self.record.kind == Kind::Dir
             && self.record.hides.is_none()
-            && theirs.as_ref().is_some_and(Attr::is_dir);
-        self.their_owner = theirs.as_ref().map(|attr| attr.uid);
-        let is_second_taken = self.beside.is_some() && found.next().flatten().is_some();
-        Ok((theirs, is_second_taken))
+            && self.at_theirs.as_ref().is_some_and(Attr::is_dir);
+        self.is_second_taken = self.beside.is_some() && found.next().flatten().is_some();
+        Ok(())
     }
 
     /// Was something renamed, and others have removed it where it was, or put something else there?
     pub(super) fn is_origin_replaced(&self) -> bool {
         let known = self.record.arriving.as_ref();
+        let is_other = |attr: &Attr| known.is_some_and(|known| !known.is(attr));
         self.record.kind == Kind::Moved
-            && self
-                .at_origin
-                .as_ref()
-                .is_none_or(|attr| known.is_some_and(|known| !known.is(attr)))
+            && (self.record.adopts && !is_waiting(&self.record)
+                || self.at_origin.as_ref().is_none_or(is_other))
     }
 }

@@ -160,7 +160,7 @@ impl Choose {
         });
         let record = conflict.record;
         let goes = now.map_or(Identity::NOTHING, Identity::strictly);
-        let after = match (self.choice.side, &conflict.at_origin) {
+        let after = match (self.choice.side, conflict.at_origin) {
             // Their directory stays, and is dressed with the attributes of ours.
             (Side::Ours, _) if conflict.is_of_both => Some(PathRecord {
                 replaces: now,
@@ -169,19 +169,22 @@ impl Choose {
                 ..record.clone()
             }),
             (_, _) if conflict.is_of_both => Some(opened(&path, &record)),
-            (Side::Ours, Some(attr)) if is_replaced => Some(PathRecord {
-                arriving: Some(Box::new(Identity::of_leaving(attr))),
-                ..record.clone()
-            }),
-            // Decided for this name: it tells others of the same file nothing.
-            // If nothing is there, then nothing that comes is meant.
-            (Side::Ours, _) => Some(PathRecord {
-                replaces: Some(goes),
-                chosen: Some(Box::new(goes)),
-                hides: Some(conflict.theirs),
-                drained: None,
-                ..record.clone()
-            }),
+            (Side::Ours, at_origin) => {
+                let mut after = record.clone();
+                if let Some(attr) = at_origin.filter(|_| is_replaced) {
+                    after.arriving = Some(Box::new(Identity::of_leaving(&attr)));
+                    after.adopts = true;
+                }
+                // Decided for this name: it tells others of the same file nothing. If nothing is there, then nothing that comes is
+                // meant.
+                if now.is_some() || record.covers(&path).is_some() {
+                    after.replaces = Some(goes);
+                    after.chosen = Some(Box::new(goes));
+                    after.hides = Some(conflict.theirs);
+                    after.drained = None;
+                }
+                Some(after)
+            }
             (Side::Theirs | Side::Both, _) => None,
         };
         let update = Update {

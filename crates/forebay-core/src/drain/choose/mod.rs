@@ -26,7 +26,7 @@ use below::Below;
 use conflict::Conflict;
 use exchanged::{ring, went_to};
 use forebay_types::MAX_NAME_BYTES;
-use refusal::{BOTH_DIRS, HAS_STRAYS, IS_OPEN, IS_UNKNOWN, LACKS_DIR, NO_CONFLICT, why_no_dir};
+use refusal::{BOTH_DIRS, HAS_STRAYS, IS_OPEN, IS_UNKNOWN, LACKS_DIR, NO_CONFLICT};
 use std::collections::BTreeSet;
 
 /// Whose version stays under a name.
@@ -258,15 +258,14 @@ impl Choose {
             Side::Ours => lacks_dir.then_some(LACKS_DIR),
             Side::Theirs if lacks_dir => has_below.then_some(LACKS_DIR),
             Side::Both if lacks_dir => (!is_single || has_below).then_some(LACKS_DIR),
-            Side::Theirs if record.kind == Kind::Dir => None,
-            _ => (!is_single).then(|| why_no_dir(&record)),
+            Side::Theirs | Side::Both => None,
         };
         if let Some(why) = refusal {
             self.refuse(why, sheet);
             return Ok(());
         }
         let mut beside = None;
-        if self.choice.side == Side::Both && record.kind != Kind::Whiteout {
+        if self.choice.side == Side::Both && is_single && record.kind != Kind::Whiteout {
             let dir = self.nearest_dir.clone();
             let name = second_name(path.name(), self.number);
             let lower = lower_dir(facts, &dir, &mut reads)?.unwrap_or_else(|| dir.clone());
@@ -290,9 +289,10 @@ impl Choose {
             lacks_dir,
             waits_because,
             is_of_both: false,
-            their_owner: None,
+            at_theirs: None,
             record,
             beside,
+            is_second_taken: false,
             reads,
         });
         Ok(())
@@ -311,12 +311,16 @@ impl Choose {
                 continue;
             }
             leaving.insert(speaker.lower);
-            // With theirs, a rename of this itself is undone.
-            let is_other = self.choice.side != Side::Ours && speaker.path != self.choice.path;
-            if is_other
-                && in_two_places.is_none()
-                && unsettled(facts, &speaker.path.parent(), reads)?.is_none()
-            {
+            let stays_renamed = match self.choice.side {
+                Side::Ours => false,
+                // A rename of this itself is undone.
+                Side::Theirs => speaker.path != self.choice.path,
+                Side::Both => true,
+            };
+            // What waits for this choice itself can't leave before it.
+            let waits_for = unsettled(facts, &speaker.path.parent(), reads)?;
+            let is_first = waits_for.is_none_or(|dir| !dir.is_within(&self.choice.path));
+            if stays_renamed && is_first && in_two_places.is_none() {
                 in_two_places = Some(speaker.path);
             }
         }
@@ -346,10 +350,6 @@ impl Choose {
             let is_ours = !conflict.lacks_dir && is_copy(record, found);
             return Ok(is_ours || conflict.is_only_exchanged());
         };
-        // What is in it has to be looked at.
-        if known.has_contents() && found.is_dir() {
-            return Ok(false);
-        }
         let goes = files.may_go(&self.choice.path, record, found, sheet.planted);
         Ok(goes.is_some() || files.is_changed_by_us(&conflict.theirs, known, found, facts)?)
     }
@@ -361,41 +361,72 @@ impl Choose {
         facts: &dyn DrainFacts,
         sheet: &mut Sheet,
     ) -> Outcome<()> {
-        let (theirs, is_second_taken) = match conflict.see(seen) {
-            Ok(seen) => seen,
-            Err(trouble) => {
-                self.fail(trouble, sheet);
+        if let Err(trouble) = conflict.see(seen) {
+            self.fail(trouble, sheet);
+            return Ok(());
+        }
+        let is_unchanged = match &conflict.at_theirs {
+            Some(_) if conflict.is_of_both => false,
+            Some(found) if found.is_dir() && conflict.known_contents().is_some() => {
+                self.state = State::Know(conflict);
                 return Ok(());
             }
-        };
-        let is_unchanged = match &theirs {
             Some(found) => self.is_unchanged(&conflict, found, facts, sheet)?,
             None => false,
         };
+        match is_unchanged {
+            true => self.refuse(NO_CONFLICT, sheet),
+            false => self.judge(conflict, None, sheet),
+        }
+        Ok(())
+    }
+
+    fn known(
+        &mut self,
+        conflict: Conflict,
+        now: KnownDir,
+        facts: &dyn DrainFacts,
+        sheet: &mut Sheet,
+    ) -> Outcome<()> {
+        let (files, planted) = (&mut sheet.shared_files, sheet.planted);
+        let evidence = |found: &Attr| evidence(facts, found);
+        let Some(known) = conflict.known_contents() else {
+            self.state = State::Decide(conflict, Some(now.is));
+            return Ok(());
+        };
+        match files.may_go_with(&conflict.theirs, known, &now, &evidence, planted)? {
+            Some(_) => self.refuse(NO_CONFLICT, sheet),
+            None => self.judge(conflict, Some(now.is), sheet),
+        }
+        Ok(())
+    }
+
+    /// Others have changed something, as far as that is known. `now`: their directory, if it was looked into.
+    fn judge(&mut self, conflict: Conflict, now: Option<Identity>, sheet: &mut Sheet) {
         let is_planted = Mutation::ChoicesAreNotRefused.is(sheet.planted);
-        let unfit = conflict.refusal(self.choice.side).filter(|_| !is_planted);
-        let why = unfit.or_else(|| {
-            conflict.nothing_to_choose(self.choice.side, theirs.as_ref(), is_unchanged)
-        });
-        if let Some(why) = why {
+        let side = self.choice.side;
+        let unfit = conflict.refusal(side).filter(|_| !is_planted);
+        if let Some(why) = unfit.or_else(|| conflict.nothing_to_choose(side)) {
             self.refuse(&why, sheet);
-            return Ok(());
+            return;
         }
-        if is_second_taken {
+        if conflict.is_second_taken {
             self.next_name(sheet);
-            return Ok(());
+            return;
         }
-        let is_ours = self.choice.side == Side::Ours;
-        self.state = match theirs {
+        self.state = match &conflict.at_theirs {
             Some(theirs) if conflict.is_of_both => {
-                State::Examine(conflict, Some(Identity::of_dir(&theirs)))
+                let now = Identity::of_dir(theirs);
+                State::Examine(conflict, Some(now))
             }
-            Some(theirs) if theirs.is_dir() && (is_ours || conflict.known_contents().is_some()) => {
+            Some(theirs) if theirs.is_dir() && side == Side::Ours && now.is_none() => {
                 State::Know(conflict)
             }
-            theirs => State::Decide(conflict, theirs.as_ref().map(Identity::of)),
+            theirs => {
+                let now = now.or(theirs.as_ref().map(Identity::of));
+                State::Decide(conflict, now)
+            }
         };
-        Ok(())
     }
 }
 
@@ -424,11 +455,11 @@ impl Strand for Choose {
             (State::Knowing(conflict), Got::Known(Err(trouble)))
                 if trouble.errno == libc::EACCES && self.choice.side != Side::Ours =>
             {
-                self.state = State::Decide(conflict, None);
+                self.judge(conflict, None, sheet);
             }
             (State::Knowing(_), Got::Known(Err(trouble))) => self.fail(trouble, sheet),
             (State::Examining(conflict, now), Got::Attrs(attrs)) => match attrs[..] {
-                [Ok(own)] if Some(own.uid) == conflict.their_owner => {
+                [Ok(own)] if Some(own.uid) == conflict.at_theirs.as_ref().map(|dir| dir.uid) => {
                     self.refuse(BOTH_DIRS, sheet);
                 }
                 [Ok(_)] => self.state = State::Decide(conflict, now),
@@ -523,18 +554,11 @@ impl Strand for Choose {
                         self.looked(conflict, seen, facts, sheet)?;
                     }
                 }
-                State::Known(conflict, now) => {
-                    let (files, planted) = (&mut sheet.shared_files, sheet.planted);
-                    let evidence = |found: &Attr| evidence(facts, found);
-                    let goes = match conflict.known_contents() {
-                        Some(known) => {
-                            files.may_go_with(&conflict.theirs, known, now, &evidence, planted)?
-                        }
-                        None => None,
-                    };
-                    match goes {
-                        Some(_) => self.refuse(NO_CONFLICT, sheet),
-                        None => self.state = State::Decide(conflict.clone(), Some(now.is)),
+                State::Known(..) => {
+                    if let State::Known(conflict, now) =
+                        std::mem::replace(&mut self.state, State::End)
+                    {
+                        self.known(conflict, *now, facts, sheet)?;
                     }
                 }
                 State::Know(conflict) => {

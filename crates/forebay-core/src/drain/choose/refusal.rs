@@ -64,6 +64,7 @@ impl Conflict {
                 return Some(format!("what was there is now {path}: choose about that"));
             }
             _ if self.is_of_both && side != Side::Both => return None,
+            _ if side == Side::Both && self.record.kind == Kind::Dir => why_no_dir(&self.record),
             // It only gets another name.
             _ if side == Side::Both && self.lacks_dir && !is_replaced => return None,
             _ if !is_ours && (self.below.has_any || has_dir_at_origin && !is_replaced) => {
@@ -83,17 +84,9 @@ impl Conflict {
         Some(why.to_owned())
     }
 
-    /// Why there is nothing to choose with `theirs` in its place, if so. `is_unchanged`: that is still what it was.
-    pub(super) fn nothing_to_choose(
-        &self,
-        side: Side,
-        theirs: Option<&Attr>,
-        is_unchanged: bool,
-    ) -> Option<String> {
+    /// Why there is nothing to choose, if so.
+    pub(super) fn nothing_to_choose(&self, side: Side) -> Option<String> {
         let (record, is_replaced) = (&self.record, self.is_origin_replaced());
-        if is_unchanged && !self.is_of_both {
-            return Some(NO_CONFLICT.to_owned());
-        }
         // What others have removed is given up.
         if let Some(why) = self.waits_because.as_ref().filter(|_| !is_replaced) {
             return Some(why.clone());
@@ -104,7 +97,7 @@ impl Conflict {
             drained.is_some_and(|ours| ours.is_dir_of(theirs) && !record.is_chosen())
         };
         let goes = self.is_of_both || self.lacks_dir;
-        let why = match theirs {
+        let why = match &self.at_theirs {
             None if !covers && !is_replaced && !self.lacks_dir => REPLACES_NOTHING,
             _ if record.kind == Kind::Dir && side == Side::Theirs && !goes => why_no_dir(record),
             Some(theirs) if self.is_of_both && is_drained_to(theirs) => REPLACES_NOTHING,

@@ -291,3 +291,34 @@ fn ours_of_a_directory_of_both_can_be_revoked_until_it_is_carried_out() {
     assert!(!carried_out.of_another_user.contains(&p("d")));
     assert_eq!(carried_out.records[&p("d")].chosen, None);
 }
+
+#[test]
+fn ours_of_something_renamed_that_others_have_replaced_can_be_revoked() {
+    for hides_something in [false, true] {
+        let [a, b] = [p("a"), p("b")];
+        let mut world = World::default();
+        world.pfs.insert(a.clone(), Node::File(1));
+        world.made.insert(a.clone(), 1);
+        if hides_something {
+            world.pfs.insert(b.clone(), Node::File(2));
+        }
+        world.rename(&a, &b);
+        world.pfs.insert(a.clone(), Node::File(7));
+        world.made.insert(a.clone(), 7);
+        let choice = SideChoice {
+            path: p("b"),
+            side: Side::Ours,
+        };
+        let mut drain = Drain::new(terms(1)).choosing(vec![choice]);
+        // It is decided, and the drain dies.
+        assert!(!drive_while(&mut drain, &mut world, |world, _| {
+            !world.records[&p("b")].adopts
+        }));
+        let report = choose(&mut world, &[("b", Side::Theirs)]);
+        assert!(report.refused.is_empty(), "{report:?}");
+        assert_eq!(world.pfs[&a], Node::File(7));
+        let there = world.pfs.get(&b).copied();
+        assert_eq!(there, hides_something.then_some(Node::File(2)));
+        assert!(world.records.is_empty(), "{:?}", world.records);
+    }
+}

@@ -399,7 +399,7 @@ impl Play {
         let held_a_dir = holds_a_dir(self);
         let were = names(&self.world.pfs());
         let is_foreign = |at: &TreePath| were.get(at) != self.without_others.get(at);
-        let is_foreign = ring.iter().any(is_foreign);
+        let is_foreign = !ring.is_empty() && ring.iter().chain([path]).any(is_foreign);
         let report = self.pass(vec![choice], true, None)?;
         if let Some((_, why)) = report.refused.first() {
             let holds_a_dir = held_a_dir || holds_a_dir(self);
@@ -695,7 +695,8 @@ impl Play {
             hidden.is_some_and(|hidden| hidden != origin && origin.is_within(hidden))
         };
         let is_there = after.values().any(|(thing, _)| thing.ino == shown.0.ino);
-        if is_there || self.is_theirs(*shown) || records.values().any(is_around) {
+        let is_undone = self.undone.contains(&(shown.0.ino, shown.1));
+        if is_there || is_undone || self.is_theirs(*shown) || records.values().any(is_around) {
             return Ok(());
         }
         let promise = "what was renamed comes back where theirs is taken, or that is refused";
