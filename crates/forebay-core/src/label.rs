@@ -24,8 +24,8 @@ pub fn label_of(path: &TreePath, record: &PathRecord, place: &Place) -> Label {
 /// # Errors
 /// There is no such directory, or a fact is needed first.
 pub fn label_at(walk: &Walk<'_>, path: &TreePath, record: &PathRecord) -> Outcome<Label> {
-    let dir = walk.dir_at(&path.parent())?;
-    Ok(label_of(path, record, &dir.place))
+    let place = walk.last_place_at(&path.parent())?;
+    Ok(label_of(path, record, &place))
 }
 
 /// Is this label right for the object of the record at `path`?

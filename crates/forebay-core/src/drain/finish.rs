@@ -2,7 +2,7 @@
 
 use super::act::{Act, DrainVerdict, Got, StrayEntry, Trouble, Work};
 use super::drain_facts::DrainFacts;
-use super::rules::{OURS, Update, commit_of, is_dirty, stamp, unsettled};
+use super::rules::{OURS, Update, commit_of, has_contents, is_dirty, stamp, unsettled};
 use super::sheet::{Reason, Sheet};
 use super::strand::{Strand, with_outcomes};
 use crate::bridge::ReadSet;
@@ -294,7 +294,8 @@ impl Strand for List {
             // Renamed away and back to its old name, in another directory, it differs from the PFS only if others have removed it.
             let is_lost = record.kind == Kind::Moved && sheet.was_changed_by_others(path);
             if is_lost || is_dirty(path, record, attr.as_ref()) {
-                sheet.list_left(path, attr.map_or(0, |attr| attr.size));
+                let contents = attr.filter(|_| has_contents(record));
+                sheet.list_left(path, contents.map_or(0, |attr| attr.size));
             }
         }
     }

@@ -306,11 +306,13 @@ impl Sheet {
             true => Reason::Stopped,
             false => Reason::Changing,
         };
-        let left = self.failed.remove(path).unwrap_or(Left {
+        let mut left = self.failed.remove(path).unwrap_or(Left {
             path: path.clone(),
             bytes,
             reason: unknown,
         });
+        // It may have failed before its size was known.
+        left.bytes = left.bytes.max(bytes);
         self.count_left(left);
     }
 

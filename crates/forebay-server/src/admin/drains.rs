@@ -16,7 +16,9 @@ impl Drains {
     }
 
     pub fn last(&self) -> &Arc<Counters> {
-        self.0.back().expect("it begins with number 0, and the last two stay")
+        self.0
+            .back()
+            .expect("it begins with number 0, and the last two stay")
     }
 
     pub fn find(&self, number: u64) -> Option<&Arc<Counters>> {

@@ -760,10 +760,14 @@ fn what_was_renamed_or_made_where_no_directory_is_any_more_holds_up_nothing_else
 fn a_decision_about_what_is_no_conflict_is_refused() {
     for (path, why) in [
         ("f", "there is nothing of it in the buffer"),
+        (
+            "d",
+            "it is as it is on the PFS: choose about what is listed in it",
+        ),
         ("new", "it replaces nothing on the PFS"),
     ] {
         let scene = Scene::new();
-        scene.inside("echo ours > new");
+        scene.inside("echo ours > new; echo more >> d/a");
         let (code, said) = scene.drain(&["--take", "ours", path]);
         assert_eq!(code, 1, "{said}");
         assert!(
@@ -1501,11 +1505,9 @@ fn of_a_renamed_directory_that_others_have_replaced_nothing_is_lost() {
         assert_eq!(code, 75, "{side}: {said}");
         assert!(said.contains("move that away on the PFS"), "{side}: {said}");
         assert_eq!(tree(&scene.pfs)["d"], "theirs\n");
-        // As the refusal says. Meanwhile nobody could see that `d/b` was still there.
+        // As the refusal says.
         scene.outside("mv d theirs; mv old d");
-        let (code, said) = scene.drain(&["--take", "ours", "x"]);
-        assert_eq!(code, 75, "{side}: {said}");
-        let (code, said) = scene.drain(&["--take", "ours", "x/b"]);
+        let (code, said) = scene.drain(&[]);
         assert_eq!(code, 0, "{side}: {said}");
         let now = tree(&scene.pfs);
         assert_eq!(
@@ -1605,4 +1607,59 @@ fn a_copy_does_not_stay_where_others_have_moved_its_directory_to() {
     let said = wait(drain);
     assert!([0, 75].contains(&said.code), "{said:?}");
     assert!(!has_copy("d") && !has_copy("e"), "{said:?}");
+}
+
+#[test]
+fn a_file_whose_directory_others_rename_and_bring_back_is_no_conflict() {
+    let scene = Scene::new();
+    scene.inside("echo more >> d/a");
+    scene.outside("mv d e");
+    let (code, said) = scene.drain(&[]);
+    assert_eq!(code, 75, "{said}");
+    scene.outside("mv e d");
+    let (code, said) = scene.drain(&[]);
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(tree(&scene.pfs)["d/a"], "a\nmore\n");
+}
+
+#[test]
+fn what_has_no_place_is_named_with_what_is_in_it_and_is_no_damage() {
+    let scene = Scene::new();
+    scene.outside("mkdir e k; echo k > k/f");
+    scene.inside("echo data > e/x; mkdir e/dir; echo y > e/dir/y; mv k e/k; mkdir e/k/n");
+    scene.outside("rm -r e; echo theirs > e");
+    // A program replaces their file.
+    scene.inside("echo ours > e.new; mv e.new e");
+    let storage = scene.stage.path("storage").display().to_string();
+    let fsck = |more: &[&str]| {
+        let all = [&["fsck", "--storage", &storage][..], more].concat();
+        scene.stage.say(&all).ends_with(0)
+    };
+    let (code, said) = scene.drain(&[]);
+    assert_eq!(code, 75, "{said}");
+    fsck(&[]).prints("nothing wrong");
+    let instance = fs::read_dir(&storage).unwrap().next().unwrap().unwrap();
+    fs::remove_dir_all(instance.path().join("meta")).unwrap();
+    fsck(&["--rebuild"]);
+    fsck(&[]).prints("nothing wrong");
+    for side in ["theirs", "both"] {
+        let (code, said) = scene.drain(&["--take", side, "e/k"]);
+        let refusal = "not taken: e/k: e/k/n, in it, has no place on the PFS either";
+        assert_eq!((code, said.contains(refusal)), (75, true), "{said}");
+    }
+    let (code, said) = scene.drain(&["--take", "theirs", "e/k/n"]);
+    assert_eq!((code, said.contains("not taken")), (75, false), "{said}");
+    let (code, said) = scene.drain(&["--take", "both", "e/k", "e/x", "e/dir/y"]);
+    assert_eq!((code, said.contains("not taken")), (75, false), "{said}");
+    let (code, said) = scene.drain(&["--take", "theirs", "e/dir"]);
+    assert_eq!((code, said.contains("not taken")), (75, false), "{said}");
+    let (code, said) = scene.drain(&["--take", "ours", "e"]);
+    assert_eq!(code, 0, "{said}");
+    let now = tree(&scene.pfs);
+    assert_eq!(
+        (&*now["e"], &*now["k.ours/f"]),
+        ("ours\n", "k\n"),
+        "{now:?}"
+    );
+    assert!(holds(&now, "data\n") && holds(&now, "y\n"), "{now:?}");
 }

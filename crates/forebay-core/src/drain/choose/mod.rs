@@ -26,7 +26,9 @@ use below::Below;
 use conflict::Conflict;
 use exchanged::{ring, went_to};
 use forebay_types::MAX_NAME_BYTES;
-use refusal::{BOTH_DIRS, HAS_STRAYS, IS_OPEN, IS_UNKNOWN, LACKS_DIR, NO_CONFLICT};
+use refusal::{
+    BOTH_DIRS, HAS_STRAYS, IS_OPEN, IS_UNKNOWN, LACKS_DIR, NO_CONFLICT, NOT_ITSELF, holds_more,
+};
 use std::collections::BTreeSet;
 
 /// Whose version stays under a name.
@@ -194,7 +196,11 @@ impl Choose {
         let lacks_dir = self.nearest_dir != path.parent();
         let mut reads = self.above.clone();
         let Some(record) = read(facts, path, &mut reads)? else {
-            self.refuse("there is nothing of it in the buffer", sheet);
+            let why = match Below::of(facts, path)?.has_any {
+                true => NOT_ITSELF,
+                false => "there is nothing of it in the buffer",
+            };
+            self.refuse(why, sheet);
             return Ok(());
         };
         if record.transit.is_some() {
@@ -252,17 +258,18 @@ impl Choose {
             true => Below::default(),
             false => Below::of(facts, path)?,
         };
-        let has_below = below.has_any;
         let is_single = record.kind != Kind::Dir;
-        let refusal = match self.choice.side {
-            Side::Ours => lacks_dir.then_some(LACKS_DIR),
-            Side::Theirs if lacks_dir => has_below.then_some(LACKS_DIR),
-            Side::Both if lacks_dir => (!is_single || has_below).then_some(LACKS_DIR),
-            Side::Theirs | Side::Both => None,
-        };
-        if let Some(why) = refusal {
-            self.refuse(why, sheet);
-            return Ok(());
+        if lacks_dir {
+            let why = match (self.choice.side, below.seen.first()) {
+                (Side::Theirs | Side::Both, Some((first, _))) => Some(holds_more(first)),
+                (Side::Ours, _) => Some(LACKS_DIR.to_owned()),
+                (Side::Both, None) => (!is_single).then(|| LACKS_DIR.to_owned()),
+                (Side::Theirs, None) => None,
+            };
+            if let Some(why) = why {
+                self.refuse(&why, sheet);
+                return Ok(());
+            }
         }
         let mut beside = None;
         if self.choice.side == Side::Both && is_single && record.kind != Kind::Whiteout {

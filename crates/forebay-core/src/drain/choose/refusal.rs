@@ -3,6 +3,7 @@
 use super::{Conflict, Side};
 use crate::drain::orphans::is_waiting;
 use crate::facts::Attr;
+use crate::path::TreePath;
 use crate::record::{Kind, PathRecord};
 
 impl Conflict {
@@ -154,6 +155,16 @@ const IS_GONE_ABOVE: &str = "others have removed or renamed what was renamed, an
 
 /// Why something is not drained to a directory that is not there.
 pub(super) const LACKS_DIR: &str = "others have removed or renamed its directory on the PFS: make it there again, or in the buffer (`forebay run -- mkdir`); or take both for each file, or theirs";
+
+/// The same of what has this in it.
+pub(super) fn holds_more(first: &TreePath) -> String {
+    format!(
+        "{first}, in it, has no place on the PFS either: choose about that first, and then about this; or make their directory there again, or in the buffer (`forebay run -- mkdir`)"
+    )
+}
+
+/// Only what is in it can be in conflict.
+pub(super) const NOT_ITSELF: &str = "it is as it is on the PFS: choose about what is listed in it";
 
 /// Why something is not renamed in the place of a directory.
 const IS_NO_DIR: &str = "others have put something else in the place of the renamed directory, and there are changes below it: move that away on the PFS; then put the directory back there, or make it in the buffer (`forebay run -- mkdir`), and drain again";

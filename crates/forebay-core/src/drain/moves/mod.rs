@@ -400,11 +400,8 @@ impl Strand for Move {
             (State::Waiting, Got::Done) => self.state = State::Begin,
             (State::Peeking, Got::Seen(seen)) => match &seen[..] {
                 [Ok(Some(attr))] if attr.is_dir() => self.state = State::Mark,
-                [Ok(Some(_))] => self.state = State::End,
-                [Ok(None)] => {
-                    self.is_unmarked = true;
-                    self.state = State::Finish;
-                }
+                // Where nothing is, it may come back with the directory that it is in.
+                [Ok(_)] => self.state = State::End,
                 _ => {
                     let trouble = seen.into_iter().find_map(Result::err);
                     if let Some(trouble) = trouble {
