@@ -171,6 +171,97 @@ pub fn remember(mpi: Mpi, opened: Opened) -> Result<(), Failed> {
     Ok(())
 }
 
+/// What a process tells the others of a file, so that all arrange it alike.
+#[derive(Debug)]
+struct Word {
+    /// The number of its node.
+    node: u64,
+    /// The file that its path leads to, if this layer can take it over there.
+    file: Option<(u64, i64)>,
+    /// Aggregators that its node may have on a local file system.
+    local: u32,
+    /// What the lock probe has measured. Only rank 0 tells this and all that follows.
+    measured: Option<MeasuredLocks>,
+    striping: Option<Striping>,
+    told: Told,
+    wishes: Wishes,
+}
+
+impl Word {
+    /// What this process has to tell of the file, for which its program asks `asked`.
+    fn of(path: &Path, is_first: bool, mut asked: Wishes) -> Self {
+        let identity = storage::identify(path).ok();
+        let mut word = Word {
+            node: crate::node::number(),
+            file: None,
+            local: crate::node::aggregators(),
+            measured: None,
+            striping: None,
+            told: Told {
+                explains: output::explains(),
+                traces: output::traces(),
+            },
+            wishes: Wishes::default(),
+        };
+        if is_first {
+            word.wishes = settings::wishes(asked, path);
+        }
+        let Some(identity) = identity.filter(|_| !word.wishes.off) else {
+            return word;
+        };
+        word.file = Some((identity.inode, identity.fs_type));
+        if is_first {
+            word.measured = settings::measured(identity.device);
+            word.striping = storage::striping(path, &identity);
+            if asked.yield_to(word.striping) {
+                word.wishes = settings::wishes(asked, path);
+            }
+        }
+        word
+    }
+
+    /// As many words whatever it tells: the messages of all processes are equally long.
+    fn to_words(&self) -> Vec<u64> {
+        let (inode, fs_type) = self.file.unwrap_or_default();
+        let mut words = vec![self.node, self.file.is_some().into(), inode];
+        words.extend([fs_type as u64, self.local.into(), self.told.to_word()]);
+        words.extend(MeasuredLocks::to_words(self.measured));
+        words.extend(Striping::to_words(self.striping));
+        words.extend(self.wishes.to_words());
+        words
+    }
+
+    /// `None` for words that no [`Word`] gives.
+    fn from_words(words: &[u64]) -> Option<Self> {
+        let &[
+            node,
+            has_file,
+            inode,
+            fs_type,
+            local,
+            told,
+            protocol,
+            granule,
+            servers,
+            stripe_bytes,
+            stripe_servers,
+            ref wishes @ ..,
+        ] = words
+        else {
+            return None;
+        };
+        Some(Word {
+            node,
+            file: (has_file == 1).then_some((inode, fs_type as i64)),
+            local: u32::try_from(local).ok()?,
+            measured: MeasuredLocks::from_words([protocol, granule, servers]),
+            striping: Striping::from_words([stripe_bytes, stripe_servers]),
+            told: Told::from_word(told),
+            wishes: Wishes::from_words(wishes),
+        })
+    }
+}
+
 /// Agrees with all processes on how collective calls on a file are carried out, `None` if by the MPI library, and on what
 /// is to be told of the file. What rank 0 knows and wants is done. Collective.
 fn arrange(
@@ -180,64 +271,31 @@ fn arrange(
     purpose: Purpose,
     asked: Wishes,
 ) -> Result<(Option<Here>, Told), Failed> {
-    let first = processes.rank == 0;
-    let identity = storage::identify(path).ok();
-    let striping = identity.filter(|_| first);
-    let striping = striping.and_then(|identity| storage::striping(path, &identity));
-    let wishes = match first {
-        true => settings::wishes(asked, striping, path),
-        false => Wishes::default(),
-    };
-    let told = Told {
-        explains: output::explains(),
-        traces: output::traces(),
-    };
-    let told = told.to_word();
-    let mut mine = vec![crate::node::number(), 0, 0, 0, 0, 0, 0, 0, 0, 0, told];
-    if let (Some(identity), false) = (identity, wishes.off) {
-        let local = crate::node::aggregators().into();
-        let measured = first.then(|| settings::measured(identity.device)).flatten();
-        mine[1..5].copy_from_slice(&[1, identity.inode, identity.fs_type as u64, local]);
-        mine[5..8].copy_from_slice(&MeasuredLocks::to_words(measured));
-        mine[8..10].copy_from_slice(&Striping::to_words(striping));
-    }
-    mine.extend(wishes.to_words());
+    let mine = Word::of(path, processes.rank == 0, asked).to_words();
     let all = mpi.allgather(processes, &mine)?;
-    let [
-        _,
-        _,
-        inode,
-        fs_type,
-        local,
-        protocol,
-        granule,
-        servers,
-        stripe_bytes,
-        stripe_servers,
-        told,
-    ] = all[..11]
-    else {
-        return Err(Failed);
-    };
-    let pfs = PfsFacts {
-        fs_type: fs_type as i64,
-        striping: Striping::from_words([stripe_bytes, stripe_servers]),
-        measured: MeasuredLocks::from_words([protocol, granule, servers]),
+    let all: Option<Vec<Word>> = all.chunks(mine.len()).map(Word::from_words).collect();
+    let all = all.ok_or(Failed)?;
+    let first = all.first().ok_or(Failed)?;
+    let Some((inode, fs_type)) = first.file else {
+        return Ok((None, first.told));
     };
     // Where a file lies on the disk of one node, others may see it by NFS.
-    let is_same = |each: &[u64]| each[1] == 1 && each[3] == fs_type;
-    let told = Told::from_word(told);
-    if !all.chunks(mine.len()).all(is_same) {
-        return Ok((None, told));
+    let is_same = |each: &Word| each.file.is_some_and(|(_, other)| other == fs_type);
+    if !all.iter().all(is_same) {
+        return Ok((None, first.told));
     }
     let mut known = BTreeMap::new();
-    let node = |each: &[u64]| {
+    let node = |each: &Word| {
         let next = known.len() as u32;
-        *known.entry(each[0]).or_insert(next)
+        *known.entry(each.node).or_insert(next)
     };
-    let nodes: Vec<u32> = all.chunks(mine.len()).map(node).collect();
-    let wishes = Wishes::from_words(&all[11..mine.len()]);
-    let arrangement = Arrangement::new(&wishes, pfs, &nodes, local as u32);
+    let nodes: Vec<u32> = all.iter().map(node).collect();
+    let pfs = PfsFacts {
+        fs_type,
+        striping: first.striping,
+        measured: first.measured,
+    };
+    let arrangement = Arrangement::new(&first.wishes, pfs, &nodes, first.local);
     let mut here = Here {
         arrangement,
         nodes: known.len() as u32,
@@ -246,7 +304,7 @@ fn arrange(
     if here.needs_storage(processes.rank) {
         here.storage = Storage::open(path, purpose, inode).ok();
     }
-    Ok((Some(here), told))
+    Ok((Some(here), first.told))
 }
 
 impl File {

@@ -4,9 +4,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use forebay_core::collective::{
-    MeasuredLocks, SETTINGS, Striping, Wishes, measurements_file, mount_name,
-};
+use forebay_core::collective::{MeasuredLocks, SETTINGS, Wishes, measurements_file, mount_name};
 use forebay_count::ENV_RECORD_DIR;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -92,10 +90,9 @@ pub fn take_hints(mpi: &Mpi, info: usize, wishes: &mut Wishes) {
     }
 }
 
-/// What is wished for a file for which the program asks `asked`, and of which its file system tells `striping`.
-pub fn wishes(asked: Wishes, striping: Option<Striping>, path: &Path) -> Wishes {
+/// What is wished for a file for which the program asks `asked`.
+pub fn wishes(asked: Wishes, path: &Path) -> Wishes {
     let mut wishes = asked;
-    wishes.yield_to(striping);
     let policy = std::env::var(POLICY).ok().and_then(|policy| read(&policy));
     if let (Some(policy), Some(path)) = (policy, path.to_str()) {
         wishes.set_by_policy(&policy, path);

@@ -104,12 +104,14 @@ impl Wishes {
 
 impl Wishes {
     /// Leaves out how the file should lie on the servers, where the file system tells how it does. To be called with the hints
-    /// of the program alone: they count when a file is made, and this one may have been made before.
-    pub fn yield_to(&mut self, told: Option<Striping>) {
+    /// of the program alone: they count when a file is made, and this one may have been made before. Tells whether any was left out.
+    pub fn yield_to(&mut self, told: Option<Striping>) -> bool {
+        let before = *self;
         if let Some(told) = told {
             self.stripe_bytes = None;
             self.servers = self.servers.filter(|_| told.servers.is_none());
         }
+        *self != before
     }
 
     /// What to ask for so that a file is arranged like this again.
