@@ -65,9 +65,6 @@ pub struct DrainStatus {
     /// Which drain of the bridge it is; 0 before the first one.
     #[serde(default)]
     pub number: u64,
-    /// In the answer to a request to drain: it was at work already.
-    #[serde(default)]
-    pub joined: bool,
     /// Files, symbolic links and nodes to copy.
     pub files_total: u64,
     /// How many of `files_total` the drain has finished or given up.
@@ -108,6 +105,17 @@ pub struct DrainStatus {
     pub refused: Vec<String>,
     /// Why the drain failed.
     pub failure: Option<String>,
+}
+
+/// The answer to a request to drain.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct DrainBegun {
+    /// The drain.
+    #[serde(flatten)]
+    pub status: DrainStatus,
+    /// Somebody else had begun it already.
+    #[serde(default)]
+    pub joined: bool,
 }
 
 /// Why something is not on the PFS.

@@ -18,7 +18,7 @@ pub enum Request {
     Status,
     /// End the bridge. One `()`, sent before the bridge ends.
     Stop,
-    /// Start a drain, unless one is at work. One [`crate::drain::DrainStatus`], at once.
+    /// Start a drain, unless one is at work. One [`crate::drain::DrainBegun`], at once.
     Drain(DrainRequest),
     /// The state of the drain. One [`crate::drain::DrainStatus`].
     DrainStatus,

@@ -1,7 +1,7 @@
 //! The command's side of control messages: one method for each request.
 
 use crate::{Client, Error};
-use forebay_admin::drain::{DrainRequest, DrainStatus, Inventory, Left};
+use forebay_admin::drain::{DrainBegun, DrainRequest, DrainStatus, Inventory, Left};
 use forebay_admin::{
     AdminError, Garbled, Items, LifetimeStatus, Request, Status, VERSION_WITHOUT_NUMBER,
 };
@@ -112,7 +112,7 @@ impl Control {
     ///
     /// # Errors
     /// As [`Control::status`].
-    pub fn drain(&mut self, drain: DrainRequest) -> Result<DrainStatus, AdminError> {
+    pub fn drain(&mut self, drain: DrainRequest) -> Result<DrainBegun, AdminError> {
         self.ask(&Request::Drain(drain))?.only()
     }
 

@@ -3,7 +3,7 @@
 //! Whoever keeps an object writes its label from the record that names it, when the object is made and
 //! whenever one of the things that a label speaks of has changed. [`crate::repair`] is the way back.
 
-use crate::facts::{Label, LabelParent, Outcome};
+use crate::facts::{Label, LabelParent, Outcome, Stop};
 use crate::path::TreePath;
 use crate::record::{Kind, PathRecord};
 use crate::walk::{Place, Walk};
@@ -19,20 +19,24 @@ pub fn label_of(path: &TreePath, record: &PathRecord, place: &Place) -> Label {
     }
 }
 
-/// The label that the object of the record at `path` should carry now.
+/// The label that the object of the record at `path` should carry now. What is in no directory any more, because others have taken it
+/// away, is called by its path.
 ///
 /// # Errors
-/// There is no such directory, or a fact is needed first.
+/// A fact is needed first.
 pub fn label_at(walk: &Walk<'_>, path: &TreePath, record: &PathRecord) -> Outcome<Label> {
-    let place = walk.last_place_at(&path.parent())?;
+    let place = match walk.dir_at(&path.parent()) {
+        Err(Stop::Errno(libc::ENOENT)) => Place::Merged(path.parent()),
+        dir => dir?.place,
+    };
     Ok(label_of(path, record, &place))
 }
 
 /// Is this label right for the object of the record at `path`?
 ///
-/// There is one label that is right beside [`label_at`]: when a directory that was made in the buffer opens to the
+/// Two labels are right beside [`label_at`]. When a directory that was made in the buffer opens to the
 /// PFS, what lies in it keeps its label, which names the directory by its object. Its record keeps
-/// that object until nothing lies in it.
+/// that object until nothing lies in it. And what is in no directory any more names the one that it was in.
 ///
 /// # Errors
 /// As [`label_at`].
@@ -45,6 +49,13 @@ pub fn is_right(
     let right = label_at(walk, path, record)?;
     if *label == right {
         return Ok(true);
+    }
+    if let Err(Stop::Errno(libc::ENOENT)) = walk.dir_at(&path.parent()) {
+        let of_then = Label {
+            parent: label.parent.clone(),
+            ..right
+        };
+        return Ok(*label == of_then);
     }
     let dir = walk.facts.record(&path.parent())?;
     let by_object = dir.filter(|dir| dir.kind == Kind::Moved).map(|dir| Label {

@@ -268,7 +268,8 @@ const REPLACES: u8 = 1;
 const ARRIVING: u8 = 2;
 /// A tag, and an inode number.
 const COPY_OF: u8 = 3;
-/// A tag, and an identity. Behind the others: programs that do not know it read no further.
+// Those that came later stand behind the others: programs that do not know them read no further.
+/// A tag, and an identity.
 const CHOSEN: u8 = 4;
 /// A tag alone: [`PathRecord::adopts`].
 const ADOPTS: u8 = 5;

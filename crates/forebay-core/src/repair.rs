@@ -5,7 +5,7 @@
 //! renamed is found through the labels of what moved. Nothing that holds data is dropped: what has lost its
 //! directory, or shares its name with a younger object, gets a name that says so.
 
-use crate::facts::{Label, LabelParent};
+use crate::facts::{Attr, Label, LabelParent};
 use crate::identity::Identity;
 use crate::path::TreePath;
 use crate::record::{BridgeId, Kind, ObjectId, ObjectName, PathRecord};
@@ -144,6 +144,26 @@ pub fn rebuild(
         rebuilt.records.push((path, record));
     }
     rebuilt
+}
+
+/// Does it not know what it replaces on the PFS, or what it has renamed there? Labels do not tell.
+pub fn is_ignorant(record: &PathRecord) -> bool {
+    record.hides.is_some() && record.replaces.is_none()
+        || record.kind == Kind::Moved && record.arriving.is_none()
+}
+
+/// A record that was rebuilt, when somebody has looked at what it hides and at what it renames on the PFS. What comes to a place
+/// where nothing is, is not meant.
+pub fn learned(record: &PathRecord, hidden: Option<Identity>, origin: Option<&Attr>) -> PathRecord {
+    let mut learned = record.clone();
+    if record.hides.is_some() {
+        let now = hidden.unwrap_or(Identity::NOTHING);
+        learned.replaces = record.replaces.or(Some(now));
+    }
+    if record.kind == Kind::Moved && record.arriving.is_none() {
+        learned.arriving = origin.map(Identity::of_leaving).map(Box::new);
+    }
+    learned
 }
 
 /// Finds the path of every survivor through the chain of its parents.

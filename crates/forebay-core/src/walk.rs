@@ -213,43 +213,30 @@ impl Walk<'_> {
     /// The directory at a path that is known to be one (no links, no missing parts),
     /// or ENOENT if it is not one any more. Looks at records only.
     pub fn dir_at(&self, path: &TreePath) -> Outcome<Dir> {
-        let place = self.place_at(path, |_| false)?;
-        Ok(Dir {
-            path: path.clone(),
-            place,
-        })
-    }
-
-    /// Where the entries of the directory at this path come from, also of one in the place of which others have put a file that programs
-    /// have changed or removed since. ENOENT if it is another one.
-    pub(crate) fn last_place_at(&self, path: &TreePath) -> Outcome<Place> {
-        self.place_at(path, |record| record.kind != Kind::Dir)
-    }
-
-    fn place_at(
-        &self,
-        path: &TreePath,
-        counts_as_none: impl Fn(&PathRecord) -> bool,
-    ) -> Outcome<Place> {
-        // A record exists only where all of its ancestors are directories. So the nearest one above tells all.
+        // A record exists only where all of its ancestors are directories. So the nearest one above tells all. (What others have
+        // taken the directory of, by putting a file there that a program then replaced, is in none.)
         let mut above = None;
-        loop {
+        let place = loop {
             let at = above.as_ref().unwrap_or(path);
-            return match self.facts.record(at)? {
-                None if at.is_root() => Ok(Place::Merged(path.clone())),
+            break match self.facts.record(at)? {
+                None if at.is_root() => Place::Merged(path.clone()),
+                None => {
+                    above = Some(at.parent());
+                    continue;
+                }
                 Some(PathRecord {
                     kind: Kind::Moved,
                     origin: Some(origin),
                     ..
-                }) => Ok(Place::Merged(path.rebase(at, &origin).unwrap_or(origin))),
-                Some(r) if r.kind == Kind::Dir && at == path => Ok(Place::Born(r.object)),
-                Some(r) if !counts_as_none(&r) => errno(libc::ENOENT),
-                _ => {
-                    above = Some(at.parent());
-                    continue;
-                }
+                }) => Place::Merged(path.rebase(at, &origin).unwrap_or(origin)),
+                Some(r) if r.kind == Kind::Dir && at == path => Place::Born(r.object),
+                Some(_) => return errno(libc::ENOENT),
             };
-        }
+        };
+        Ok(Dir {
+            path: path.clone(),
+            place,
+        })
     }
 
     /// The path in the buffer at which this directory of the PFS would show, if nothing is in its place: directories above it

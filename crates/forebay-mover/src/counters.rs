@@ -185,7 +185,6 @@ impl Counters {
         DrainStatus {
             state: rest.state,
             number: self.number,
-            joined: false,
             files_total: rest.tally.files_total,
             files_done: rest.tally.files_done,
             files_drained: rest.tally.files_drained,

@@ -9,8 +9,11 @@ use forebay_sys::{self as sys, Errno};
 use std::collections::{BTreeSet, HashSet};
 use std::os::fd::AsFd;
 
-/// See [`drain::Act::Know`].
-pub(crate) fn know(
+/// See [`Act::Know`](forebay_core::drain::Act::Know).
+///
+/// # Errors
+/// It can't be looked through, or is gone.
+pub fn know(
     lower: &Lower,
     dir: &TreePath,
     without: &BTreeSet<TreePath>,

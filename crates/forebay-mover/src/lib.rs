@@ -37,5 +37,6 @@ mod touched;
 pub use counters::Counters;
 pub use ground::{Door, Ground, Halt, Points};
 pub use inventory::take as take_inventory;
+pub use known::know;
 pub use pass::{Pass, refresh, release, resume};
 pub use processes::{InUse, who_shows_in_proc, who_uses};

@@ -237,7 +237,7 @@ fn each_drain_is_told_of_by_its_number_also_when_others_have_begun_since() {
             take: take.collect(),
             ..DrainRequest::default()
         };
-        asking.drain(request).unwrap().number
+        asking.drain(request).unwrap().status.number
     };
     let first = begin(&["a", "b"]);
     end_of(first).unwrap();

@@ -202,7 +202,7 @@ done is drained, and `forebay status` shows how that went.
 
 Ctrl-C goes to CMD; then processes have two seconds to close their files, and what is closed is drained.
 While the run waits for processes, Ctrl-C leaves them in the background. During the drain, it stops
-the drain.")]
+the drain; that of another command goes on, and the run ends with 75.")]
 pub struct RunArgs {
     #[command(flatten)]
     pub place: PlaceArgs,

@@ -4,12 +4,12 @@ use crate::bridge::Bridge;
 use crate::cli::DrainOptions;
 use crate::error::{Fault, fault};
 use crate::place::Place;
+use crate::signals::Signals;
 use crate::units;
 use crate::verbs::{drain_command, quarantine_command, shell_path};
 use forebay_admin::drain::{DrainRequest, DrainState, DrainStatus, Left, Reason, Take};
 use forebay_admin::{AdminError, RefusalKind};
 use forebay_report::text::printable;
-use forebay_sys as sys;
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
@@ -40,17 +40,20 @@ pub struct Drained {
 }
 
 impl Drained {
-    /// A signal has ended the wait for the drain of another command.
-    fn not_awaited() -> Self {
-        let why = "interrupted: the drain of another command is at work, and goes on";
+    /// A signal has ended the wait for the drain of another command, which was here then.
+    fn not_awaited(status: DrainStatus, take: &[Take]) -> Self {
         Drained {
             status: DrainStatus {
-                state: DrainState::Failed,
-                failure: Some(why.to_owned()),
-                ..DrainStatus::default()
+                refused: take.iter().map(not_tried).collect(),
+                ..status
             },
             named: Vec::new(),
         }
+    }
+
+    /// It was not waited for. What it will leave is not known.
+    pub fn goes_on(&self) -> bool {
+        self.status.state == DrainState::Running
     }
 
     /// True if everything is on the PFS.
@@ -76,6 +79,12 @@ impl Drained {
     }
 }
 
+/// What is said of a choice that a signal came before.
+fn not_tried(take: &Take) -> String {
+    let path = String::from_utf8_lossy(&take.path);
+    format!("{path}: interrupted before it was tried")
+}
+
 /// Drains and waits for the end. A signal that asks this process to end stops the drain, unless it is that of another command: then
 /// this one no longer waits for it. The drain waits for files that are open for writing as long as `patience`.
 pub fn drain(
@@ -83,27 +92,29 @@ pub fn drain(
     options: &DrainOptions,
     patience: Duration,
     naming: Naming,
+    signals: &mut Signals,
 ) -> Result<Drained, Fault> {
-    take_and_drain(bridge, options, &[], patience, naming)
+    take_and_drain(bridge, options, &[], patience, naming, signals)
 }
 
-/// [`drain`], after these decisions about changes of others.
+/// [`drain`], after these decisions about changes of others. After a signal that has come before it begins none is carried out.
 pub fn take_and_drain(
     bridge: &mut Bridge,
     options: &DrainOptions,
-    take: &[Take],
+    mut take: &[Take],
     patience: Duration,
     naming: Naming,
+    signals: &mut Signals,
 ) -> Result<Drained, Fault> {
-    let mut watcher = Watcher::new();
-    let current = bridge.control.drain_status()?;
+    let mut watcher = Watcher::new(signals);
     // Somebody else's may have passed what was written last.
-    if current.state == DrainState::Running
-        && watcher
-            .watch(bridge, current.number, Whose::Others)?
-            .is_none()
-    {
-        return Ok(Drained::not_awaited());
+    let current = watcher.await_others(bridge)?;
+    if current.state == DrainState::Running {
+        return Ok(Drained::not_awaited(current, take));
+    }
+    let mut refused = Vec::new();
+    if watcher.is_to_stop() {
+        refused.extend(std::mem::take(&mut take).iter().map(not_tried));
     }
     let asked = Instant::now();
     loop {
@@ -114,22 +125,19 @@ pub fn take_and_drain(
             take: take.to_vec(),
             patience_ms: patience.as_millis() as u64,
         };
-        let ended = match watcher.begin(bridge, &request)? {
-            Some((number, whose)) => watcher.watch(bridge, number, whose)?,
-            None => None,
-        };
-        let Some(status) = ended else {
-            return Ok(Drained::not_awaited());
-        };
+        let status = watcher.carry_out(bridge, &request)?;
+        if status.state == DrainState::Running {
+            return Ok(Drained::not_awaited(status, take));
+        }
         let mut drained = watcher.named(bridge, status, naming)?;
         if take.is_empty() {
             // This may be a drain of somebody else who has chosen.
-            drained.status.refused.clear();
+            drained.status.refused.clone_from(&refused);
         }
         // Another drain that began a moment before ours waits for open files as long as it was told to.
         let is_open = |left: &Left| matches!(left.reason, Reason::Open);
         let goes_on = drained.named.iter().any(is_open) && asked.elapsed() < patience;
-        if !goes_on || watcher.asked_to_stop {
+        if !goes_on || watcher.is_to_stop() {
             return Ok(drained);
         }
     }
@@ -145,30 +153,36 @@ enum Whose {
 }
 
 /// Watches a drain until its end.
-struct Watcher {
+struct Watcher<'a> {
     started: Instant,
-    signals_before: u32,
+    signals: &'a mut Signals,
     asked_to_stop: bool,
     bar: Bar,
 }
 
-impl Watcher {
-    fn new() -> Self {
+impl<'a> Watcher<'a> {
+    fn new(signals: &'a mut Signals) -> Self {
         Watcher {
             started: Instant::now(),
-            signals_before: sys::signals_seen(),
+            signals,
             asked_to_stop: false,
             bar: Bar::new(),
         }
     }
 
-    /// Begins a drain, and gives its number. One with choices waits for others that have begun a moment before; `None`: it is not to
-    /// wait any more.
-    fn begin(
+    /// Has a signal come?
+    fn is_to_stop(&mut self) -> bool {
+        self.asked_to_stop |= self.signals.heed();
+        self.asked_to_stop
+    }
+
+    /// Drains, and follows that to its end. A drain with choices waits for others that have begun a moment before. A drain that is
+    /// running then is that of others, and this command is not to wait any more.
+    fn carry_out(
         &mut self,
         bridge: &mut Bridge,
         request: &DrainRequest,
-    ) -> Result<Option<(u64, Whose)>, Fault> {
+    ) -> Result<DrainStatus, Fault> {
         let is_busy = |e: &AdminError| e.refusal().is_some_and(|r| r.kind == RefusalKind::Busy);
         let mut tries = 0;
         loop {
@@ -176,20 +190,17 @@ impl Watcher {
                 Err(e) if is_busy(&e) && !request.take.is_empty() => e,
                 begun => {
                     let begun = begun?;
-                    let whose = if begun.joined {
-                        Whose::Others
-                    } else {
-                        Whose::Ours
+                    let whose = match begun.joined {
+                        true => Whose::Others,
+                        false => Whose::Ours,
                     };
-                    return Ok(Some((begun.number, whose)));
+                    return self.watch(bridge, begun.status.number, whose);
                 }
             };
             tries += 1;
-            let current = bridge.control.drain_status()?;
-            if current.state == DrainState::Running
-                && self.watch(bridge, current.number, Whose::Others)?.is_none()
-            {
-                return Ok(None);
+            let current = self.await_others(bridge)?;
+            if current.state == DrainState::Running {
+                return Ok(current);
             }
             // A bridge that is about to end says so as well.
             if tries == MOST_TRIES {
@@ -198,20 +209,28 @@ impl Watcher {
         }
     }
 
-    /// Follows the drain of this number to its end. `None`: it is that of others, and this command is not to wait any more.
+    /// Follows a drain that is at work to its end. If it is running then, this command is not to wait any more.
+    fn await_others(&mut self, bridge: &mut Bridge) -> Result<DrainStatus, Fault> {
+        let current = bridge.control.drain_status()?;
+        match current.state {
+            DrainState::Running => self.watch(bridge, current.number, Whose::Others),
+            _ => Ok(current),
+        }
+    }
+
+    /// Follows the drain of this number to its end. If it is running then, it is that of others, and this command is not to wait any
+    /// more.
     fn watch(
         &mut self,
         bridge: &mut Bridge,
         number: u64,
         whose: Whose,
-    ) -> Result<Option<DrainStatus>, Fault> {
+    ) -> Result<DrainStatus, Fault> {
         let outcome = loop {
             let mut last = None;
             match self.follow(bridge, number, whose, &mut last) {
-                Ok(()) if self.asked_to_stop && whose == Whose::Others => break Ok(None),
                 Ok(()) => {
-                    let nothing = || fault("the bridge does not report the drain");
-                    break last.map(Some).ok_or_else(nothing);
+                    break last.ok_or_else(|| fault("the bridge does not report the drain"));
                 }
                 // The bridge cuts off a process that was stopped for long (Ctrl-Z), and that may ask again.
                 Err(e) if e.is_loss() && last.is_some() && bridge.is_alive() => {}
@@ -219,12 +238,11 @@ impl Watcher {
             }
         };
         self.bar.clear();
-        match outcome? {
-            Some(DrainStatus {
-                state: DrainState::Running,
-                ..
-            }) => Err(fault("the bridge ends before the drain")),
-            status => Ok(status),
+        let status = outcome?;
+        let is_left = self.asked_to_stop && whose == Whose::Others;
+        match status.state {
+            DrainState::Running if !is_left => Err(fault("the bridge ends before the drain")),
+            _ => Ok(status),
         }
     }
 
@@ -255,19 +273,21 @@ impl Watcher {
         whose: Whose,
         last: &mut Option<DrainStatus>,
     ) -> Result<(), AdminError> {
+        let mut is_told = false;
         for status in bridge.control.follow_drain_of(number)? {
             let status = status?;
             if self.started.elapsed() >= BAR_AFTER {
                 self.bar.show(&status, self.asked_to_stop);
             }
-            if !self.asked_to_stop && sys::signals_seen() > self.signals_before {
-                self.asked_to_stop = true;
+            let runs = status.state == DrainState::Running;
+            *last = Some(status);
+            if runs && !is_told && self.is_to_stop() {
                 match whose {
                     Whose::Ours => drop(bridge.control.stop_drain_of(number)?),
                     Whose::Others => return Ok(()),
                 }
+                is_told = true;
             }
-            *last = Some(status);
         }
         Ok(())
     }
@@ -335,6 +355,14 @@ pub fn tell_left(drained: &Drained, place: &Place, retry: &str) {
         eprintln!("forebay: not taken: {}", printable(refused.as_bytes()));
     }
     if drained.is_complete() {
+        return;
+    }
+    if drained.goes_on() {
+        eprintln!(
+            "forebay: interrupted: the drain of another command is at work, and goes on\n\
+             \x20 hint: to see what becomes of it, run: forebay status\n\
+             \x20 hint: to go on, run: {retry}"
+        );
         return;
     }
     // The list of the bridge may be cut, but the counters are complete.

@@ -45,6 +45,7 @@ mod reception;
 mod recorder;
 mod run_report;
 mod say;
+mod signals;
 mod units;
 mod verbs;
 

@@ -161,6 +161,8 @@ pub struct RunReport<'r> {
     pub calls: CallBytes,
     /// How often the bridge died while the command ran. `counters` begin with the last restart.
     pub restarts: u32,
+    /// While the command ran, it could not be started again any more.
+    pub was_given_up: bool,
     /// How the drain ended, if there was one.
     pub drained: Option<&'r Drained>,
     /// How the command got the buffer: as `--via` names it.
@@ -219,10 +221,13 @@ impl RunReport<'_> {
     }
 
     fn restarts_text(&self) -> String {
-        format!(
-            "died {} and was started again; operations are those since then",
-            units::count(self.restarts.into(), "time", "times")
-        )
+        let times = units::count(self.restarts.into(), "time", "times");
+        match self.was_given_up {
+            false => format!("died {times} and was started again; operations are those since then"),
+            true => format!(
+                "died {times} and could not be started again at last: calls of the command after that have failed"
+            ),
+        }
     }
 
     /// What was drained, what is left, and who goes on: names and texts of rows.
@@ -396,6 +401,7 @@ impl RunReport<'_> {
                 "free_bytes": free,
             },
             "bridge_restarts": self.restarts,
+            "bridge_given_up": self.was_given_up,
             "operations": self.counters.ops,
             "staged": {
                 "files": self.counters.staged_files,
@@ -519,6 +525,9 @@ pub fn drain_text(d: &Drained) -> String {
 pub fn left_text(d: &Drained) -> String {
     if d.is_complete() {
         return "nothing".to_owned();
+    }
+    if d.goes_on() {
+        return "not known yet: the drain of another command goes on".to_owned();
     }
     let mut text = format!(
         "{}, {} (listed below)",

@@ -65,9 +65,12 @@ impl Task {
     /// Gives up because of the name `at`: a file is copied under all its names or none.
     pub(super) fn give_up_at(&self, at: Option<&TreePath>, reason: &Reason, sheet: &mut Sheet) {
         for (path, _) in &self.ready {
-            let reason = match at.filter(|at| *at != path) {
-                Some(at) => Reason::Blocked(format!("{at} is another name of it")),
-                None => reason.clone(),
+            let reason = match (at.filter(|at| *at != path), reason) {
+                (Some(at), Reason::NoDirectory) => Reason::Blocked(format!(
+                    "{at} is another name of it, and has no directory on the PFS any more"
+                )),
+                (Some(at), _) => Reason::Blocked(format!("{at} is another name of it")),
+                (None, reason) => reason.clone(),
             };
             sheet.leave(path, self.bytes, reason);
         }

@@ -295,7 +295,7 @@ impl Strand for List {
             let is_lost = record.kind == Kind::Moved && sheet.was_changed_by_others(path);
             if is_lost || is_dirty(path, record, attr.as_ref()) {
                 let contents = attr.filter(|_| has_contents(record));
-                sheet.list_left(path, contents.map_or(0, |attr| attr.size));
+                sheet.list_left(path, contents.map(|attr| attr.size));
             }
         }
     }

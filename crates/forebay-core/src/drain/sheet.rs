@@ -288,8 +288,9 @@ impl Sheet {
         self.strays.insert(dir.clone(), (object, strays));
     }
 
-    /// This is dirty at the end of the pass. A directory that only holds strays is not named beside them.
-    pub(super) fn list_left(&mut self, path: &TreePath, bytes: u64) {
+    /// This is dirty at the end of the pass. A directory that only holds strays is not named beside them. `bytes`: the size of its
+    /// contents, if it has any, and that is known.
+    pub(super) fn list_left(&mut self, path: &TreePath, bytes: Option<u64>) {
         if let Some((object, strays)) = self.strays.remove(path) {
             for stray in strays {
                 self.count_left(Left {
@@ -308,11 +309,11 @@ impl Sheet {
         };
         let mut left = self.failed.remove(path).unwrap_or(Left {
             path: path.clone(),
-            bytes,
+            bytes: 0,
             reason: unknown,
         });
-        // It may have failed before its size was known.
-        left.bytes = left.bytes.max(bytes);
+        // It may have changed since it failed.
+        left.bytes = bytes.unwrap_or(left.bytes);
         self.count_left(left);
     }
 

@@ -272,7 +272,7 @@ mod tests {
         let mut twice = sheet();
         sweep(&mut twice, &dir, Err(TROUBLE));
         twice.leave(&dir, 0, Reason::Open);
-        twice.list_left(&dir, 0);
+        twice.list_left(&dir, None);
         assert_eq!(listed(twice), std::slice::from_ref(&dir));
         let mut mended = sheet();
         sweep(&mut mended, &dir, Err(TROUBLE));

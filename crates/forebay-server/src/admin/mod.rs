@@ -11,7 +11,7 @@ use crate::limits::LEFT_PER_LOOK;
 use crate::log::Cause;
 use crate::status;
 use drains::Drains;
-use forebay_admin::drain::{DrainRequest, DrainStatus, Inventory};
+use forebay_admin::drain::{DrainBegun, DrainRequest, Inventory};
 use forebay_admin::{
     AnswerError, AnswerWriter, NoRequest, Refusal, RefusalKind, Request, VERSION_WITHOUT_NUMBER,
 };
@@ -256,11 +256,8 @@ impl Admin {
             }
             Request::Drain(drain) => {
                 let (counters, joined) = self.start_drain(server, drain)?;
-                let status = DrainStatus {
-                    joined,
-                    ..counters.status()
-                };
-                answer.item(&status)?;
+                let status = counters.status();
+                answer.item(&DrainBegun { status, joined })?;
             }
             Request::DrainStatus => answer.item(&self.counters().status())?,
             Request::FollowDrain { number } => {

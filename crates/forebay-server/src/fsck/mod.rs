@@ -1,6 +1,7 @@
 //! Checks whether the tables and the backing objects agree, and makes lost tables anew from the labels on the objects.
 //! `forebay_core::fsck` judges what is gathered here, and says how it is mended.
 
+mod learned;
 mod rebuild;
 
 use crate::follow;
@@ -99,13 +100,14 @@ pub fn fsck(instance: &Path, options: Options) -> Result<FsckReport, Error> {
         purpose: Purpose::BringAway,
         other_root: OtherRoot::LeaveAlone,
     };
-    report.recovered = !{
+    // How the last bridge ended is not to be seen in tables that were made anew.
+    report.recovered = !options.rebuild && {
         let tables = Journaled::open(
             &instance.join(TABLES),
             lock.cache_life()?,
             Purpose::BringAway,
         )?;
-        Past::of(&tables)?.clean
+        !Past::of(&tables)?.clean
     };
     let server = ServerHandle::open(config, lock)?;
     let withheld = server
@@ -122,6 +124,9 @@ pub fn fsck(instance: &Path, options: Options) -> Result<FsckReport, Error> {
     };
     report.withheld = withheld.into_iter().map(told).collect();
     report.left_alone = server.left_alone.clone();
+    if options.rebuild && report.left_alone.is_none() {
+        learned::learn(&server)?;
+    }
     look_and_mend(&server, options.mend, &mut report)?;
     recover::end(&server)?;
     server.objects.sweep();

@@ -7,6 +7,7 @@ use crate::drain::{Naming, drain, tell_left, tell_remarks};
 use crate::error::{Fault, fault};
 use crate::place;
 use crate::run_report::drain_text;
+use crate::signals::Signals;
 use forebay_sys as sys;
 use std::time::Duration;
 
@@ -47,7 +48,14 @@ pub fn down(args: &cli::DownArgs) -> Result<u8, Fault> {
         }
         return Ok(exit::OK);
     }
-    let drained = drain(&mut bridge, &args.drain, Duration::ZERO, Naming::Some)?;
+    let mut signals = Signals::default();
+    let drained = drain(
+        &mut bridge,
+        &args.drain,
+        Duration::ZERO,
+        Naming::Some,
+        &mut signals,
+    )?;
     println!("drained {}", drain_text(&drained));
     tell_remarks(&drained);
     if drained.is_complete() {

@@ -8,6 +8,7 @@ use crate::drain::{Naming, take_and_drain, tell_left, tell_remarks};
 use crate::error::{Fault, fault};
 use crate::place::{self, Place};
 use crate::run_report::drain_text;
+use crate::signals::Signals;
 use forebay_admin::drain::{Side, Take};
 use forebay_core::reserve::Purpose;
 use forebay_report::text::printable;
@@ -35,7 +36,15 @@ pub fn drain(args: &cli::DrainArgs) -> Result<u8, Fault> {
         true => Naming::All,
         false => Naming::Some,
     };
-    let drained = take_and_drain(&mut bridge, &args.drain, &take, Duration::ZERO, naming);
+    let mut signals = Signals::default();
+    let drained = take_and_drain(
+        &mut bridge,
+        &args.drain,
+        &take,
+        Duration::ZERO,
+        naming,
+        &mut signals,
+    );
     let ended = bridge.detach();
     let drained = drained?;
     if args.json {

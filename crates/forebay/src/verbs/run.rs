@@ -17,6 +17,7 @@ use crate::program;
 use crate::reception::{Attached, Entrance, Reception};
 use crate::recorder::{self, Recorder, log_text};
 use crate::run_report::{BridgeCounters, CallBytes, Logged, RunReport, drain_text, left_text};
+use crate::signals::Signals;
 use crate::units;
 use forebay_admin::BypassingProgram;
 use forebay_admin::drain::Inventory;
@@ -55,8 +56,12 @@ struct Ended {
     begin: Instant,
     /// The bridge died and was started again.
     restarts: Restarts,
+    /// While the command ran, the bridge was given up: it could not be started again any more.
+    was_given_up: bool,
     /// It was told to end before the command had ended.
     interrupted: bool,
+    /// What has come since then.
+    signals: Signals,
 }
 
 /// Runs the verb.
@@ -382,7 +387,8 @@ impl Run<'_> {
             false => Duration::ZERO,
         };
         loop {
-            let after = drained(self.args, bridge, &self.before, patience);
+            let signals = &mut self.ended.signals;
+            let after = drained(self.args, bridge, &self.before, patience, signals);
             match after {
                 Ok(after) => return Ok(RunOutcome { going_on, ..after }),
                 // A new bridge finds everything that the old one kept, and continues the drain.
@@ -418,7 +424,6 @@ impl Run<'_> {
 
     /// Waits for processes that go on, as long as `end` says. Gives those that it does not wait for any longer.
     fn wait(&mut self, bridge: &mut Bridge, end: &mut RunEnd) -> Result<Vec<Outliving>, Fault> {
-        let signals_before = sys::signals_seen();
         let longest = match end.is_waited_for() {
             true => LONGEST_LOOK,
             false => LONGEST_LOOK_BEHIND,
@@ -426,7 +431,7 @@ impl Run<'_> {
         let mut pause = FIRST_LOOK;
         let mut last = Instant::now();
         loop {
-            if sys::signals_seen() > signals_before {
+            if self.ended.signals.heed() {
                 end.leave();
             }
             let mut life = match bridge.control.lifetime() {
@@ -495,6 +500,7 @@ impl Run<'_> {
             inherited: &self.inherited,
             calls: self.ended.calls,
             restarts: self.ended.restarts.all(),
+            was_given_up: self.ended.was_given_up,
             drained: end.drained.as_ref(),
             door: cli::door_name(self.door.0),
             door_reason: self.door.1.as_deref(),
@@ -561,6 +567,7 @@ fn drained(
     bridge: &mut Bridge,
     before: &BridgeCounters,
     patience: Duration,
+    signals: &mut Signals,
 ) -> Result<RunOutcome, Fault> {
     let counters = BridgeCounters::of(bridge)?.since(before);
     let inventory = bridge.control.inventory()?;
@@ -571,7 +578,7 @@ fn drained(
             Some(_) => Naming::All,
             None => Naming::Some,
         };
-        Some(drain(bridge, &args.drain, patience, naming)?)
+        Some(drain(bridge, &args.drain, patience, naming, signals)?)
     };
     Ok(RunOutcome {
         counters,
@@ -637,7 +644,12 @@ fn watch(mut child: Child, args: &cli::RunArgs, place: &Place, bridge: &mut Brid
     let begin = Instant::now();
     let before = CallBytes::now();
     let mut restarts = Restarts::default();
+    let mut was_given_up = false;
     sys::pass_signals_to(child.id());
+    if sys::signals_seen() > 0 {
+        // It came before it could be passed on.
+        sys::signal_process(child.id());
+    }
     sys::hear_of_children();
     if let Ok(program) = sys::Process::open(child.id()) {
         let mut trouble = None;
@@ -664,6 +676,7 @@ fn watch(mut child: Child, args: &cli::RunArgs, place: &Place, bridge: &mut Brid
                 }
             }
         }
+        was_given_up = trouble.is_some();
         if let Some(e) = trouble {
             eprintln!("forebay: the bridge has died and cannot be started again");
             e.tell(false);
@@ -672,7 +685,8 @@ fn watch(mut child: Child, args: &cli::RunArgs, place: &Place, bridge: &mut Brid
     // Until the command is reaped, no other process can get its id.
     let waited = sys::await_end(child.id()).map_err(std::io::Error::from);
     sys::pass_signals_to(0);
-    let interrupted = sys::signals_seen() > 0;
+    let mut signals = Signals::default();
+    let interrupted = signals.heed();
     let status = waited.and_then(|()| child.wait());
     Ended {
         status: status.ok(),
@@ -680,6 +694,8 @@ fn watch(mut child: Child, args: &cli::RunArgs, place: &Place, bridge: &mut Brid
         calls: CallBytes::now().since(before),
         begin,
         restarts,
+        was_given_up,
         interrupted,
+        signals,
     }
 }

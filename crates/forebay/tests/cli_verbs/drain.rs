@@ -376,9 +376,10 @@ fn catches_interrupts(status: &str) -> bool {
 fn a_signal_to_a_command_that_waits_for_the_drain_of_another_ends_the_wait_and_not_the_drain() {
     let stage = Stage::new();
     stage.say(&["up", "--buffer", "pfs"]).ends_with(0);
-    let script = "for i in 1 2 3 4; do head -c 200000 /dev/zero > pfs/f$i; done";
+    let script = "for i in $(seq 100); do head -c 10000 /dev/zero > pfs/f$i; done";
     stage.script(&["--no-drain"], script).ends_with(0);
-    let slow = ["drain", "--buffer", "pfs", "--drain-rate", "200K"];
+    // It would take long enough for anything.
+    let slow = ["drain", "--buffer", "pfs", "--drain-rate", "20K"];
     let first = start(stage.forebay(&slow));
     let copies = |b: &Value| b["drain"]["state"] == "running" && b["drain"]["bytes_done"] != 0;
     stage.wait_for("the first copied bytes", || {
@@ -393,13 +394,40 @@ fn a_signal_to_a_command_that_waits_for_the_drain_of_another_ends_the_wait_and_n
             kill("INT", second.id());
             second.try_wait().unwrap().is_some()
         });
-        wait(second)
-            .ends_with(75)
-            .tells("the drain of another command is at work, and goes on");
+        let ended = wait(second).ends_with(75);
+        let ended =
+            ended.tells("interrupted: the drain of another command is at work, and goes on");
+        if !take.is_empty() {
+            ended.tells("not taken: f1: interrupted before it was tried");
+        }
     }
-    wait(first).ends_with(0);
-    assert_eq!(stage.on_pfs().len(), 4);
+    kill("INT", first.id());
+    wait(first).ends_with(75).tells("left in the buffer");
+    stage.say(&["drain", "--buffer", "pfs"]).ends_with(0);
+    assert_eq!(stage.on_pfs().len(), 100);
     stage.say(&["down", "--buffer", "pfs"]).ends_with(0);
+}
+
+#[test]
+fn one_signal_stops_a_drain_whenever_it_comes() {
+    let stage = Stage::new();
+    let script = "head -c 800000 /dev/zero > pfs/big; echo ours > pfs/f";
+    stage.script(&["--no-drain"], script).ends_with(0);
+    fs::write(stage.pfs().join("f"), "theirs\n").unwrap();
+    // At the first moment at which it does not end the command at once: before there is a bridge.
+    let slow = ["drain", "--buffer", "pfs", "--drain-rate", "2K"];
+    let drain = start(stage.forebay(&[&slow[..], &["--take", "ours", "f"]].concat()));
+    let status = format!("/proc/{}/status", drain.id());
+    stage.wait_for("a handler of SIGINT", || catches_interrupts(&status));
+    kill("INT", drain.id());
+    let ended = wait(drain).ends_with(75).tells("left in the buffer");
+    let is_taken = fs::read(stage.pfs().join("f")).unwrap() == b"ours\n";
+    if !is_taken {
+        ended.tells("not taken: f: interrupted before it was tried");
+    }
+    stage.say(&["drain", "--buffer", "pfs", "--take", "ours", "f"]);
+    assert_eq!(fs::read(stage.pfs().join("f")).unwrap(), b"ours\n");
+    assert!(stage.pfs().join("big").exists());
 }
 
 #[test]

@@ -762,7 +762,7 @@ fn a_decision_about_what_is_no_conflict_is_refused() {
         ("f", "there is nothing of it in the buffer"),
         (
             "d",
-            "it is as it is on the PFS: choose about what is listed in it",
+            "nothing of it itself is in the buffer, only things in it: choose about those that are listed",
         ),
         ("new", "it replaces nothing on the PFS"),
     ] {
@@ -880,16 +880,23 @@ fn what_has_not_left_a_directory_comes_before_a_choice_about_that() {
         assert!(!scene.pfs.join("d").exists());
     }
     // Also where it goes to, or comes back to, is still to be made.
-    for (inside, side, stays) in [
-        ("mkdir e; mv d/a e/x; rm -r d", "theirs", "e/x"),
-        ("mv d/a t; rm -r d; mv t d", "both", "d"),
+    for (inside, side, refusal) in [
+        (
+            "mkdir e; mv d/a e/x; rm -r d",
+            "theirs",
+            "not taken: d: e/x was in it",
+        ),
+        (
+            "mv d/a t; rm -r d; mv t d",
+            "both",
+            "not taken: d: it was renamed out of what it replaces",
+        ),
     ] {
         let scene = Scene::new();
         scene.inside(inside);
         scene.outside("echo theirs > d/new");
         let (code, said) = scene.drain(&["--take", side, "d"]);
-        let refusal = format!("not taken: d: {stays} was in it");
-        assert_eq!((code, said.contains(&refusal)), (75, true), "{said}");
+        assert_eq!((code, said.contains(refusal)), (75, true), "{said}");
         let (code, said) = scene.drain(&["--take", side, "d"]);
         assert_eq!(code, 0, "{said}");
         let now = tree(&scene.pfs);
@@ -1620,6 +1627,120 @@ fn a_file_whose_directory_others_rename_and_bring_back_is_no_conflict() {
     let (code, said) = scene.drain(&[]);
     assert_eq!(code, 0, "{said}");
     assert_eq!(tree(&scene.pfs)["d/a"], "a\nmore\n");
+}
+
+#[test]
+fn what_was_in_a_renamed_directory_that_others_removed_is_no_damage_when_a_program_replaces_that() {
+    for (rename, dir) in [("mv e k", "k"), ("mkdir b; mv e b/k", "b/k")] {
+        let scene = Scene::new();
+        scene.outside("mkdir e; echo e > e/f");
+        scene.inside(&format!("{rename}; echo data > {dir}/x; mkdir {dir}/dir"));
+        scene.outside("rm -r e; echo theirs > e");
+        scene.inside(&format!("echo ours > n; mv n {dir}"));
+        let storage = scene.stage.path("storage").display().to_string();
+        let fsck = |more: &[&str]| {
+            let all = [&["fsck", "--storage", &storage][..], more].concat();
+            scene.stage.say(&all).ends_with(0)
+        };
+        fsck(&[]).prints("nothing wrong");
+        let instance = fs::read_dir(&storage).unwrap().next().unwrap().unwrap();
+        fs::remove_dir_all(instance.path().join("meta")).unwrap();
+        fsck(&["--rebuild"]);
+        fsck(&[]).prints("nothing wrong");
+        let (code, said) = scene.drain(&[]);
+        assert_eq!(code, 75, "{said}");
+        // Its label tells where it was.
+        assert!(said.contains("e/x: "), "{said}");
+    }
+}
+
+#[test]
+fn what_others_change_after_a_rebuild_is_not_touched() {
+    for (outside, left) in [
+        ("", &[][..]),
+        (
+            "echo theirs > f; echo more >> k; echo more >> d/a; echo new > was/new; echo theirs > m; echo theirs > n",
+            &["d", "f", "k", "was"][..],
+        ),
+        ("rm n; echo theirs > d/new", &["d", "x"]),
+    ] {
+        let scene = Scene::new();
+        scene.outside(
+            "mkdir was e; echo k > k; echo m > m; echo n > n; echo e > e/f; echo l > d/left",
+        );
+        scene.inside(
+            "echo ours >> f; rm k; mv d/left left; rm -r d; rm -r was; mkdir was; echo x > was/x;
+            mv m m2; echo ours > m; mv n x; mv e e2; echo more >> e2/f",
+        );
+        let storage = scene.stage.path("storage").display().to_string();
+        let fsck = ["fsck", "--storage", &storage, "--rebuild"];
+        scene.stage.say(&fsck).ends_with(0).prints("rebuilt");
+        scene.outside(outside);
+        let before = tree(&scene.pfs);
+        let (code, said) = scene.drain(&[]);
+        let listed = changed(&said);
+        assert_eq!(
+            code,
+            if left.is_empty() { 0 } else { 75 },
+            "{outside}: {said}"
+        );
+        assert_eq!(listed, left, "{outside}: {said}");
+        let now = tree(&scene.pfs);
+        // What they write to a renamed file goes with it.
+        let is_theirs = |text: &&String| text.contains("theirs") || text.contains("more");
+        for theirs in before.values().filter(is_theirs) {
+            assert!(holds(&now, theirs), "{theirs}: {said}");
+        }
+        assert_eq!((&*now["e2/f"], &*now["left"]), ("e\nmore\n", "l\n"));
+    }
+}
+
+#[test]
+fn of_a_file_with_several_names_the_one_without_a_directory_is_named_and_settled() {
+    for (dir, side) in [("d", "theirs"), ("d", "both"), ("a", "theirs")] {
+        let scene = Scene::new();
+        scene.outside("mkdir -p a; echo b > c");
+        scene.inside(&format!("ln c {dir}/b2; echo more >> c"));
+        scene.outside(&format!("mv {dir} gone"));
+        let name = format!("{dir}/b2");
+        let (code, said) = scene.drain(&[]);
+        assert_eq!(code, 75, "{said}");
+        let blocked = format!("c: {name} is another name of it, and has no directory");
+        assert!(said.contains(&blocked), "{said}");
+        assert!(
+            said.contains(&format!("{name}: its directory is not on the PFS any more")),
+            "{said}"
+        );
+        let (code, said) = scene.drain(&["--take", side, &name]);
+        assert_eq!(code, 0, "{said}");
+        let now = tree(&scene.pfs);
+        assert_eq!(now["c"], "b\nmore\n");
+        assert_eq!(now.contains_key("b2.ours"), side == "both", "{now:?}");
+    }
+}
+
+#[test]
+fn what_has_no_place_is_settled_also_below_a_new_directory_of_that_name() {
+    for side in ["both", "theirs"] {
+        let scene = Scene::new();
+        scene.outside("mkdir -p c/b");
+        scene.inside("echo data > c/b/n");
+        scene.outside("mv c away");
+        scene.inside("mkdir c");
+        let (code, said) = scene.drain(&["--keep"]);
+        assert_eq!(
+            (code, said.contains("c/b/n: its directory")),
+            (75, true),
+            "{said}"
+        );
+        let (code, said) = scene.drain(&["--keep", "--take", side, "c/b/n"]);
+        assert_eq!(code, 0, "{said}");
+        let now = tree(&scene.pfs);
+        assert_eq!(
+            now.get("c/n.ours").is_some_and(|text| text == "data\n"),
+            side == "both"
+        );
+    }
 }
 
 #[test]

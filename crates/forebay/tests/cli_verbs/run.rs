@@ -466,6 +466,35 @@ fn a_bridge_whose_first_restart_fails_is_started_once_more() {
 }
 
 #[test]
+fn of_a_bridge_that_could_not_be_started_again_at_last_the_report_says_so() {
+    let stage = Stage::new();
+    let script = "echo 1 > pfs/before; touch started; while [ ! -e go ]; do sleep 0.02; done; \
+                  echo 2 > pfs/after; echo $?";
+    let mut command = stage.script_command(&["--report", "report.json"], script);
+    command.env("FOREBAY_RECONNECT_S", "1");
+    let child = start(command);
+    stage.wait_for_file("started");
+    let mut pid = stage.bridge_pid();
+    for restart in 0..=10 {
+        kill("KILL", pid);
+        if restart < 10 {
+            let is_other =
+                |now: &Value| now["pid"].as_u64().is_some_and(|now| now != u64::from(pid));
+            stage.wait_for("the next bridge", || stage.bridges().iter().any(is_other));
+            pid = stage.bridge_pid();
+        }
+    }
+    fs::write(stage.path("go"), "").unwrap();
+    let ended = wait(child).ends_with(0);
+    let ended = ended.tells("died 11 times and could not be started again at last");
+    assert_ne!(ended.out, "0\n");
+    let report: Value =
+        serde_json::from_slice(&fs::read(stage.path("report.json")).unwrap()).unwrap();
+    assert_eq!(report["bridge_given_up"], true);
+    assert!(stage.on_pfs().keys().eq(["before"]));
+}
+
+#[test]
 fn a_program_in_the_midst_of_its_calls_outlives_the_bridge_again_and_again() {
     const KILLS: usize = 4;
     let stage = Stage::new();

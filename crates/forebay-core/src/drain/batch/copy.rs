@@ -125,7 +125,9 @@ impl CopyBatch {
                 }
                 Ok(Copied::NoDirectory) => {
                     self.useless.extend(task.temporaries());
-                    task.give_up(&Reason::NoDirectory, sheet);
+                    // Its copy is made in the directory of the first one.
+                    let first = task.ready.first().map(|(path, _)| path.clone());
+                    task.give_up_at(first.as_ref(), &Reason::NoDirectory, sheet);
                 }
                 Err(trouble) => {
                     self.useless.extend(task.temporaries());

@@ -17,11 +17,12 @@ impl CopyBatch {
         few.filter(|(_, fate)| matches!(fate, CopyFate::Unclear(_) | CopyFate::Supplanted))
     }
 
-    /// Looks where nobody knows whether a copy has got its name. Of one in whose place others have put something else it is not known
-    /// either which of its names it has.
+    /// Looks where nobody knows whether a copy has got its name, and at the directory of the name. Of one in whose place others have
+    /// put something else it is not known either which of its names it has.
     pub(super) fn look_again(&mut self) -> Option<Act> {
         let names = self.unclear().flat_map(|(c, _)| &c.task.ready);
-        let paths: Vec<_> = names.map(|(path, _)| path.clone()).collect();
+        let paths = names.flat_map(|(path, _)| [path.clone(), path.parent()]);
+        let paths: Vec<_> = paths.collect();
         self.state = match paths.is_empty() {
             true => State::Unhide,
             false => State::LookingAgain,
@@ -42,8 +43,17 @@ impl CopyBatch {
             let names = candidate.task.ready.len();
             let is_placed =
                 |look: Work<Option<Attr>>| Some(look.ok()?.is_some_and(|there| copy.is(&there)));
-            candidate.placed = seen.by_ref().take(names).map(is_placed).collect();
-            assert_eq!(candidate.placed.len(), names, "one look for each name");
+            let looks: Vec<_> = seen.by_ref().take(2 * names).collect();
+            assert_eq!(looks.len(), 2 * names, "two looks for each name");
+            let (mut lacks_dir, mut looks) = (None, looks.into_iter());
+            candidate.placed.clear();
+            for (path, _) in &candidate.task.ready {
+                candidate.placed.extend(looks.next().map(is_placed));
+                let dir = looks.next().and_then(Result::ok);
+                if dir.is_some_and(|dir| !dir.is_some_and(|dir| dir.is_dir())) {
+                    lacks_dir = lacks_dir.or(Some(path.clone()));
+                }
+            }
             if candidate.placed.iter().all(|placed| *placed == Some(true)) {
                 // What was in its place may have got the temporary name.
                 useless.extend(candidate.task.temporaries());
@@ -58,6 +68,10 @@ impl CopyBatch {
                 }
                 *fate = CopyFate::Failed(match trouble.errno {
                     libc::EEXIST => Reason::Changed,
+                    libc::ENOENT | libc::ENOTDIR | libc::ELOOP if lacks_dir.is_some() => {
+                        candidate.taken_at = lacks_dir;
+                        Reason::NoDirectory
+                    }
                     _ => {
                         is_refused |= is_in_doubt(trouble) && trouble.errno != libc::ENOENT;
                         Reason::Refused(trouble)

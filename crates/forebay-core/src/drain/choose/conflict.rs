@@ -11,6 +11,15 @@ use crate::path::TreePath;
 use crate::record::{Kind, PathRecord};
 use std::collections::BTreeSet;
 
+/// What was renamed out of their version, and has not left it.
+#[derive(Clone)]
+pub(super) enum InTwoPlaces {
+    /// What is chosen about.
+    Itself,
+    /// Something else.
+    Other(TreePath),
+}
+
 /// What is known of the two versions.
 #[derive(Clone)]
 pub(super) struct Conflict {
@@ -27,9 +36,9 @@ pub(super) struct Conflict {
     pub(super) went_to: Option<TreePath>,
     /// Places in their version from which something was renamed that may not have left yet.
     pub(super) leaving: BTreeSet<TreePath>,
-    /// A thing that was renamed out of their version, and would show in two places if that came back now. One that is below what is
-    /// chosen about can't leave before that, and does not count.
-    pub(super) in_two_places: Option<TreePath>,
+    /// A thing that was renamed out of their version, and would show in two places if that came back now. One below what is chosen
+    /// about that can't leave before that does not count.
+    pub(super) in_two_places: Option<InTwoPlaces>,
     /// What has taken the old place of the renamed thing, and would replace it if it went back there.
     pub(super) replaced_by: Option<TreePath>,
     /// What has exchanged its names with this, if theirs is taken: it is where it was before only together with this.
@@ -98,7 +107,8 @@ impl Conflict {
         Ok(())
     }
 
-    /// Was something renamed, and others have removed it where it was, or put something else there?
+    /// Was something renamed, and others have removed it where it was, or put something else there? So it also counts after somebody
+    /// has chosen to take along what is there now, until that has left: the choice can be revoked.
     pub(super) fn is_origin_replaced(&self) -> bool {
         let known = self.record.arriving.as_ref();
         let is_other = |attr: &Attr| known.is_some_and(|known| !known.is(attr));

@@ -23,7 +23,7 @@ use crate::path::TreePath;
 use crate::record::{Kind, PathRecord, Transit};
 use crate::speakers::Word;
 use below::Below;
-use conflict::Conflict;
+use conflict::{Conflict, InTwoPlaces};
 use exchanged::{ring, went_to};
 use forebay_types::MAX_NAME_BYTES;
 use refusal::{
@@ -59,7 +59,8 @@ const MOST_NAMES: u32 = 1000;
 enum State {
     /// Looks which directories above it are on the PFS.
     Climb,
-    Climbing(Vec<TreePath>),
+    /// With each of these, whether it has a place there.
+    Climbing(Vec<(TreePath, bool)>),
     Begin,
     Wait,
     Waiting,
@@ -152,34 +153,50 @@ impl Choose {
         Update::marked(self.choice.path.clone(), record, transit)
     }
 
-    /// The directories above it that are on the PFS if nobody has removed them, the lowest first, each with its place there.
-    fn ladder(&mut self, facts: &dyn DrainFacts) -> Outcome<Vec<(TreePath, TreePath)>> {
+    /// The directories above it that are on the PFS if nobody has removed them, the lowest first, each with its place there; without one
+    /// those that are nowhere.
+    fn ladder(&mut self, facts: &dyn DrainFacts) -> Outcome<Vec<(TreePath, Option<TreePath>)>> {
         let mut ladder = Vec::new();
         let mut reads = ReadSet::default();
         let mut dir = self.choice.path.parent();
         while !dir.is_root() {
-            let lower = match read(facts, &dir, &mut reads)? {
+            let above = dir.parent();
+            match read(facts, &dir, &mut reads)? {
                 Some(made) if made.kind == Kind::Dir => {
-                    (made.drained.is_some() && made.hides.is_none()).then(|| dir.clone())
+                    if made.drained.is_some() && made.hides.is_none() {
+                        ladder.push((dir.clone(), Some(dir)));
+                    }
                 }
                 // Others have put a file there, and a program has changed or removed it.
                 Some(other) if has_contents(&other) || other.kind == Kind::Whiteout => {
-                    other.covers(&dir).or(Some(dir.clone()))
+                    let lower = other.covers(&dir).unwrap_or_else(|| dir.clone());
+                    ladder.push((dir, Some(lower)));
                 }
-                _ => lower_dir(facts, &dir, &mut reads)?,
-            };
-            let above = dir.parent();
-            ladder.extend(lower.map(|lower| (dir, lower)));
+                _ => {
+                    let lower = lower_dir(facts, &dir, &mut reads)?;
+                    ladder.push((dir, lower));
+                }
+            }
             dir = above;
         }
         self.above = reads;
         Ok(ladder)
     }
 
-    fn climbed(&mut self, ladder: Vec<TreePath>, seen: Vec<Work<Option<Attr>>>, sheet: &mut Sheet) {
+    fn climbed(
+        &mut self,
+        ladder: Vec<(TreePath, bool)>,
+        seen: Vec<Work<Option<Attr>>>,
+        sheet: &mut Sheet,
+    ) {
         self.nearest_dir = self.choice.path.parent();
-        for (dir, look) in ladder.into_iter().zip(seen) {
-            match look {
+        let mut seen = seen.into_iter();
+        for (dir, has_place) in ladder {
+            let found = match has_place {
+                true => seen.next().expect("each place was looked at"),
+                false => Ok(None),
+            };
+            match found {
                 // The last one that is not there is the highest.
                 Ok(found) if !found.as_ref().is_some_and(Attr::is_dir) => {
                     self.nearest_dir = dir.parent()
@@ -311,24 +328,27 @@ impl Choose {
         facts: &dyn DrainFacts,
         theirs: &TreePath,
         reads: &mut ReadSet,
-    ) -> Outcome<(BTreeSet<TreePath>, Option<TreePath>)> {
+    ) -> Outcome<(BTreeSet<TreePath>, Option<InTwoPlaces>)> {
         let (mut leaving, mut in_two_places) = (BTreeSet::new(), None);
         for speaker in all_speakers(facts, theirs, reads)? {
             if speaker.word != Word::Origin || speaker.lower == *theirs {
                 continue;
             }
             leaving.insert(speaker.lower);
+            let is_itself = speaker.path == self.choice.path;
             let stays_renamed = match self.choice.side {
                 Side::Ours => false,
                 // A rename of this itself is undone.
-                Side::Theirs => speaker.path != self.choice.path,
+                Side::Theirs => !is_itself,
                 Side::Both => true,
             };
-            // What waits for this choice itself can't leave before it.
-            let waits_for = unsettled(facts, &speaker.path.parent(), reads)?;
-            let is_first = waits_for.is_none_or(|dir| !dir.is_within(&self.choice.path));
-            if stays_renamed && is_first && in_two_places.is_none() {
-                in_two_places = Some(speaker.path);
+            let waits = unsettled(facts, &speaker.path.parent(), reads)?.is_some();
+            let is_below = !is_itself && speaker.path.is_within(&self.choice.path);
+            if stays_renamed && !(is_below && waits) && in_two_places.is_none() {
+                in_two_places = Some(match is_itself {
+                    true => InTwoPlaces::Itself,
+                    false => InTwoPlaces::Other(speaker.path),
+                });
             }
         }
         Ok((leaving, in_two_places))
@@ -408,7 +428,8 @@ impl Choose {
         Ok(())
     }
 
-    /// Others have changed something, as far as that is known. `now`: their directory, if it was looked into.
+    /// The drain would not do it by itself: others have changed something, nothing is there, or both sides have a directory there.
+    /// `now`: their directory, if it was looked into.
     fn judge(&mut self, conflict: Conflict, now: Option<Identity>, sheet: &mut Sheet) {
         let is_planted = Mutation::ChoicesAreNotRefused.is(sheet.planted);
         let side = self.choice.side;
@@ -532,9 +553,12 @@ impl Strand for Choose {
         loop {
             match &self.state {
                 State::Climb => {
-                    let (dirs, lowers) = self.ladder(facts)?.into_iter().unzip();
-                    self.state = State::Climbing(dirs);
-                    return Ok(Some(Act::Look(lowers)));
+                    let ladder = self.ladder(facts)?;
+                    let lowers = ladder.iter().filter_map(|(_, lower)| lower.clone());
+                    let look = Act::Look(lowers.collect());
+                    let dirs = ladder.into_iter().map(|(dir, at)| (dir, at.is_some()));
+                    self.state = State::Climbing(dirs.collect());
+                    return Ok(Some(look));
                 }
                 State::Begin => self.begin(facts, sheet)?,
                 State::Wait if self.tries == MOST_TRIES => {

@@ -1,5 +1,6 @@
 //! Why nothing is decided, and what to do instead.
 
+use super::conflict::InTwoPlaces;
 use super::{Conflict, Side};
 use crate::drain::orphans::is_waiting;
 use crate::facts::Attr;
@@ -18,10 +19,14 @@ impl Conflict {
                 "{path}, below it, still hides something of the PFS: settle that first (if it is not listed any more, drain again), and then this"
             ));
         }
-        if let Some(path) = &self.in_two_places {
-            return Some(format!(
-                "{path} was in it on the PFS, and has not left it yet: settle that first (if it is not listed, drain again), and then this"
-            ));
+        match &self.in_two_places {
+            Some(InTwoPlaces::Itself) => return Some(IS_IN_THEIRS.to_owned()),
+            Some(InTwoPlaces::Other(path)) => {
+                return Some(format!(
+                    "{path} was in it on the PFS, and has not left it yet: settle that first (if it is not listed, drain again), and then this"
+                ));
+            }
+            None => {}
         }
         if let Some(dir) = self.ring.iter().find(|one| one.is_dir || one.below.has_any) {
             let instead = match is_replaced {
@@ -163,14 +168,18 @@ pub(super) fn holds_more(first: &TreePath) -> String {
     )
 }
 
+/// Why no second version is made of what was renamed out of the first.
+const IS_IN_THEIRS: &str = "it was renamed out of what it replaces on the PFS, and has not left that yet: drain again, and take both then; if it does not leave, take ours or theirs";
+
 /// Only what is in it can be in conflict.
-pub(super) const NOT_ITSELF: &str = "it is as it is on the PFS: choose about what is listed in it";
+pub(super) const NOT_ITSELF: &str =
+    "nothing of it itself is in the buffer, only things in it: choose about those that are listed";
 
 /// Why something is not renamed in the place of a directory.
 const IS_NO_DIR: &str = "others have put something else in the place of the renamed directory, and there are changes below it: move that away on the PFS; then put the directory back there, or make it in the buffer (`forebay run -- mkdir`), and drain again";
 
 /// Why what is in the buffer does not go.
-pub(super) const IS_OPEN: &str = "a program has it open: what it writes would be lost; try again when it has ended, or take ours or both";
+pub(super) const IS_OPEN: &str = "a program has it open: what it writes would be lost; try again when it has ended, or take ours or both (a choice for ours that was taken before stands until then)";
 
 /// Why what is in the buffer does not go, if that was not to be seen.
 pub(super) const IS_UNKNOWN: &str =

@@ -53,7 +53,7 @@ impl Move {
         }
         let (mut reads, mut labels) = (ReadSet::default(), Vec::new());
         if self.is_unmarked && !facts.is_single() {
-            // Nothing was there; but another drain may just have moved a directory above it.
+            // It is in its place already; but another drain may just have moved a directory above it.
             reads = self.reads.clone();
         }
         let updates = if self.outcome.is_err() {

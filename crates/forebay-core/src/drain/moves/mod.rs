@@ -400,7 +400,7 @@ impl Strand for Move {
             (State::Waiting, Got::Done) => self.state = State::Begin,
             (State::Peeking, Got::Seen(seen)) => match &seen[..] {
                 [Ok(Some(attr))] if attr.is_dir() => self.state = State::Mark,
-                // Where nothing is, it may come back with the directory that it is in.
+                // A file is replaced by the copy, in one step. Where nothing is, it may come back with the directory that it is in.
                 [Ok(_)] => self.state = State::End,
                 _ => {
                     let trouble = seen.into_iter().find_map(Result::err);
