@@ -36,7 +36,7 @@ pub fn label_at(walk: &Walk<'_>, path: &TreePath, record: &PathRecord) -> Outcom
 ///
 /// Two labels are right beside [`label_at`]. When a directory that was made in the buffer opens to the
 /// PFS, what lies in it keeps its label, which names the directory by its object. Its record keeps
-/// that object until nothing lies in it. And what is in no directory any more names the one that it was in.
+/// that object until nothing lies in it. And what is in no directory any more may name any: nobody can tell which one it was in.
 ///
 /// # Errors
 /// As [`label_at`].

@@ -193,11 +193,12 @@ impl PathRecord {
         self.chosen.is_some() && self.chosen.as_deref().copied() == replaces
     }
 
-    /// It is on the PFS now as this.
-    pub(crate) fn is_there_as(&mut self, there: Identity) {
+    /// It is on the PFS now as this, `with_all_names` of its object. All names show one inode number, so it stays if another one could
+    /// not be put there.
+    pub(crate) fn is_there_as(&mut self, there: Identity, with_all_names: bool) {
         self.replaces = Some(there);
         self.chosen = None;
-        if self.copy_of != 0 {
+        if self.copy_of != 0 && with_all_names {
             self.copy_of = there.inode();
         }
     }

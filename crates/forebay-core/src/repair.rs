@@ -5,6 +5,7 @@
 //! renamed is found through the labels of what moved. Nothing that holds data is dropped: what has lost its
 //! directory, or shares its name with a younger object, gets a name that says so.
 
+use crate::drain::waiting_path;
 use crate::facts::{Attr, Label, LabelParent};
 use crate::identity::Identity;
 use crate::path::TreePath;
@@ -146,24 +147,57 @@ pub fn rebuild(
     rebuilt
 }
 
-/// Does it not know what it replaces on the PFS, or what it has renamed there? Labels do not tell.
-pub fn is_ignorant(record: &PathRecord) -> bool {
-    record.hides.is_some() && record.replaces.is_none()
-        || record.kind == Kind::Moved && record.arriving.is_none()
+/// The note that records have been rebuilt which do not know the PFS yet.
+pub const IGNORANT: &[u8] = b"repair/ignorant";
+
+/// Sets that note, or takes it away.
+pub fn note_ignorance(is_there: bool) -> Change {
+    Change::Meta {
+        key: IGNORANT.to_vec(),
+        value: is_there.then(Vec::new),
+    }
 }
 
-/// A record that was rebuilt, when somebody has looked at what it hides and at what it renames on the PFS. What comes to a place
-/// where nothing is, is not meant.
-pub fn learned(record: &PathRecord, hidden: Option<Identity>, origin: Option<&Attr>) -> PathRecord {
-    let mut learned = record.clone();
-    if record.hides.is_some() {
-        let now = hidden.unwrap_or(Identity::NOTHING);
-        learned.replaces = record.replaces.or(Some(now));
+/// What a record that was rebuilt does not know of the PFS, because no label tells it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ignorance {
+    /// What it hides is not known; this is the place.
+    pub hides: Option<TreePath>,
+    /// What was renamed is not known. It is at the first of these places at which anything is.
+    pub renamed: Vec<TreePath>,
+}
+
+impl Ignorance {
+    /// Of the record at `path`; `None` if it knows all.
+    pub fn of(path: &TreePath, record: &PathRecord) -> Option<Self> {
+        let hides = record.hides.clone().filter(|_| record.replaces.is_none());
+        // A directory that was made in the buffer, and has opened to the PFS, was not renamed.
+        let origin = record.origin.as_ref().filter(|origin| *origin != path);
+        let origin = origin.filter(|_| record.kind == Kind::Moved && record.arriving.is_none());
+        let waits = || waiting_path(record.object.oid);
+        let renamed: Vec<_> = origin.map_or(Vec::new(), |origin| vec![origin.clone(), waits()]);
+        let is_any = hides.is_some() || !renamed.is_empty();
+        is_any.then_some(Ignorance { hides, renamed })
     }
-    if record.kind == Kind::Moved && record.arriving.is_none() {
-        learned.arriving = origin.map(Identity::of_leaving).map(Box::new);
+
+    /// What the record at `path` is when somebody has looked: `hidden` is what it hides now, `renamed` what was renamed. Where nothing
+    /// is, nothing that comes is meant.
+    pub fn end(
+        &self,
+        record: PathRecord,
+        hidden: Option<Identity>,
+        renamed: Option<&Attr>,
+    ) -> PathRecord {
+        let mut record = record;
+        if self.hides.is_some() {
+            record.replaces = Some(hidden.unwrap_or(Identity::NOTHING));
+        }
+        if !self.renamed.is_empty() {
+            let known = renamed.map_or(Identity::NOTHING, Identity::of_leaving);
+            record.arriving = Some(Box::new(known));
+        }
+        record
     }
-    learned
 }
 
 /// Finds the path of every survivor through the chain of its parents.

@@ -180,7 +180,7 @@ struct Word {
     file: Option<(u64, i64)>,
     /// Aggregators that its node may have on a local file system.
     local: u32,
-    /// What the lock probe has measured. Only rank 0 tells this and all that follows.
+    /// What the lock probe has measured. Of this and all that follows only what rank 0 tells counts.
     measured: Option<MeasuredLocks>,
     striping: Option<Striping>,
     told: Told,

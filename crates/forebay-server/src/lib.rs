@@ -30,6 +30,7 @@ mod in_place;
 mod inbox;
 mod instance;
 mod lane;
+mod learn;
 mod limits;
 mod listen;
 mod listings;
@@ -349,6 +350,7 @@ impl ServerHandle {
             for remark in forebay_mover::resume(server.ground())? {
                 server.log.line(format_args!("{remark}"));
             }
+            learn::learn(&server)?;
         }
         // Nothing is served that a power loss could take back to another life.
         server.namespace.sync()?;

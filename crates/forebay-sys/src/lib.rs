@@ -61,7 +61,7 @@ pub use process::{
     Process, adopt_orphans, await_end, clear_umask, descriptor_limits, die_with_parent, exit_of,
     file_size_limit, free_descriptors, leave_terminal, live_without_parent,
     make_room_for_descriptors, my_groups, my_ids, pass_on, raise_descriptor_limit,
-    raise_file_size_limit, random, reap, signal_process, take_stdin,
+    raise_file_size_limit, random, reap, take_stdin,
 };
 pub use raw::accounts::{local_time, user_name};
 pub use raw::fuse::{

@@ -210,13 +210,6 @@ pub fn leave_terminal(log: BorrowedFd<'_>) -> Sys<()> {
     rustix::stdio::dup2_stderr(log)
 }
 
-/// Asks the process to end, with SIGTERM. One that has ended is left alone.
-pub fn signal_process(number: u32) {
-    if let Ok(pid) = pid(number) {
-        let _ = process::kill_process(pid, Signal::TERM);
-    }
-}
-
 /// A handle of a process (pidfd), child or not. Unlike a process id, it never comes to mean another process.
 #[derive(Debug)]
 pub struct Process(OwnedFd);

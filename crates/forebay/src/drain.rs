@@ -41,12 +41,9 @@ pub struct Drained {
 
 impl Drained {
     /// A signal has ended the wait for the drain of another command, which was here then.
-    fn not_awaited(status: DrainStatus, take: &[Take]) -> Self {
+    fn not_awaited(status: DrainStatus, refused: Vec<String>) -> Self {
         Drained {
-            status: DrainStatus {
-                refused: take.iter().map(not_tried).collect(),
-                ..status
-            },
+            status: DrainStatus { refused, ..status },
             named: Vec::new(),
         }
     }
@@ -101,46 +98,25 @@ pub fn drain(
 pub fn take_and_drain(
     bridge: &mut Bridge,
     options: &DrainOptions,
-    mut take: &[Take],
+    take: &[Take],
     patience: Duration,
     naming: Naming,
     signals: &mut Signals,
 ) -> Result<Drained, Fault> {
     let mut watcher = Watcher::new(signals);
-    // Somebody else's may have passed what was written last.
-    let current = watcher.await_others(bridge)?;
-    if current.state == DrainState::Running {
-        return Ok(Drained::not_awaited(current, take));
+    let request = DrainRequest {
+        keep: options.keep,
+        rate: options.drain_rate,
+        workers: options.drain_workers,
+        take: take.to_vec(),
+        patience_ms: patience.as_millis() as u64,
+    };
+    let drained = watcher.drain_and_name(bridge, request, patience, naming);
+    if drained.is_err() && watcher.asked_to_stop {
+        // Another bridge may go on with it.
+        watcher.signals.give_back();
     }
-    let mut refused = Vec::new();
-    if watcher.is_to_stop() {
-        refused.extend(std::mem::take(&mut take).iter().map(not_tried));
-    }
-    let asked = Instant::now();
-    loop {
-        let request = DrainRequest {
-            keep: options.keep,
-            rate: options.drain_rate,
-            workers: options.drain_workers,
-            take: take.to_vec(),
-            patience_ms: patience.as_millis() as u64,
-        };
-        let status = watcher.carry_out(bridge, &request)?;
-        if status.state == DrainState::Running {
-            return Ok(Drained::not_awaited(status, take));
-        }
-        let mut drained = watcher.named(bridge, status, naming)?;
-        if take.is_empty() {
-            // This may be a drain of somebody else who has chosen.
-            drained.status.refused.clone_from(&refused);
-        }
-        // Another drain that began a moment before ours waits for open files as long as it was told to.
-        let is_open = |left: &Left| matches!(left.reason, Reason::Open);
-        let goes_on = drained.named.iter().any(is_open) && asked.elapsed() < patience;
-        if !goes_on || watcher.is_to_stop() {
-            return Ok(drained);
-        }
-    }
+    drained
 }
 
 /// Who has begun a drain.
@@ -176,16 +152,54 @@ impl<'a> Watcher<'a> {
         self.asked_to_stop
     }
 
+    /// Drains until nothing is left that another drain may bring within this patience, and names what is.
+    fn drain_and_name(
+        &mut self,
+        bridge: &mut Bridge,
+        mut request: DrainRequest,
+        patience: Duration,
+        naming: Naming,
+    ) -> Result<Drained, Fault> {
+        let mut refused = Vec::new();
+        // Somebody else's may have passed what was written last.
+        let mut status = self.await_others(bridge)?;
+        let asked = Instant::now();
+        loop {
+            if status.state != DrainState::Running {
+                status = self.carry_out(bridge, &mut request, &mut refused)?;
+            }
+            if status.state == DrainState::Running {
+                refused.extend(request.take.iter().map(not_tried));
+                return Ok(Drained::not_awaited(status, refused));
+            }
+            let mut drained = self.named(bridge, status.clone(), naming)?;
+            if request.take.is_empty() {
+                // This may be a drain of somebody else who has chosen.
+                drained.status.refused.clone_from(&refused);
+            }
+            // Another drain that began a moment before ours waits for open files as long as it was told to.
+            let is_open = |left: &Left| matches!(left.reason, Reason::Open);
+            let goes_on = drained.named.iter().any(is_open) && asked.elapsed() < patience;
+            if !goes_on || self.is_to_stop() {
+                return Ok(drained);
+            }
+        }
+    }
+
     /// Drains, and follows that to its end. A drain with choices waits for others that have begun a moment before. A drain that is
-    /// running then is that of others, and this command is not to wait any more.
+    /// running then is that of others, and this command is not to wait any more. Choices that a signal came before are `refused`.
     fn carry_out(
         &mut self,
         bridge: &mut Bridge,
-        request: &DrainRequest,
+        request: &mut DrainRequest,
+        refused: &mut Vec<String>,
     ) -> Result<DrainStatus, Fault> {
         let is_busy = |e: &AdminError| e.refusal().is_some_and(|r| r.kind == RefusalKind::Busy);
         let mut tries = 0;
         loop {
+            if self.is_to_stop() {
+                refused.extend(request.take.drain(..).map(|take| not_tried(&take)));
+            }
             let busy = match bridge.control.drain(request.clone()) {
                 Err(e) if is_busy(&e) && !request.take.is_empty() => e,
                 begun => {

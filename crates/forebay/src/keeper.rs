@@ -42,10 +42,6 @@ pub fn split() -> Result<Side, Fault> {
 
 fn wait_for(keeper: u32, reader: OwnedFd) -> u8 {
     sys::pass_signals_to(keeper);
-    if sys::signals_seen() > 0 {
-        // It came before it could be passed on.
-        sys::signal_process(keeper);
-    }
     let mut code = [0];
     match File::from(reader).read_exact(&mut code) {
         Ok(()) => code[0],

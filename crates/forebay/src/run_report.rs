@@ -224,9 +224,9 @@ impl RunReport<'_> {
         let times = units::count(self.restarts.into(), "time", "times");
         match self.was_given_up {
             false => format!("died {times} and was started again; operations are those since then"),
-            true => format!(
-                "died {times} and could not be started again at last: calls of the command after that have failed"
-            ),
+            true => {
+                format!("died {times} and could not be started again at last while the command ran")
+            }
         }
     }
 
@@ -486,8 +486,11 @@ pub fn storage_text(path: &Path) -> String {
     }
 }
 
-/// One line that describes a drain that has ended.
+/// One line that describes a drain that has ended, or that was not awaited.
 pub fn drain_text(d: &Drained) -> String {
+    if d.goes_on() {
+        return "by another command, which goes on".to_owned();
+    }
     let s = &d.status;
     let time = Duration::from_secs_f64(s.seconds.max(0.0));
     let mut text = format!(

@@ -1,4 +1,4 @@
-//! Signals that ask this process to end, each of which has one effect.
+//! Signals that ask this process to end, each of which counts once.
 
 use forebay_sys as sys;
 
@@ -13,5 +13,10 @@ impl Signals {
     pub fn heed(&mut self) -> bool {
         let seen = sys::signals_seen();
         std::mem::replace(&mut self.heeded, seen) < seen
+    }
+
+    /// What was done about the last one has come to nothing: it counts once more.
+    pub fn give_back(&mut self) {
+        self.heeded = self.heeded.saturating_sub(1);
     }
 }

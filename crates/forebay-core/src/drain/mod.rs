@@ -108,8 +108,8 @@ pub use name_secret::NameSecret;
 pub use orphans::abandon;
 pub use pass::{Drain, NextAct};
 pub use release::RELEASED_AT_ONCE;
-pub(crate) use reserved_names::waits_under;
 pub use reserved_names::{discarded_name, is_leftover, is_leftover_of, waiting_name};
+pub(crate) use reserved_names::{waiting_path, waits_under};
 pub(crate) use rules::OURS;
 pub use rules::{
     CopyFacts, first_mode, is_dirty, is_last_sync, is_of_others_since, may_be_open_to_others,

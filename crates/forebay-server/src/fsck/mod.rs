@@ -1,7 +1,6 @@
 //! Checks whether the tables and the backing objects agree, and makes lost tables anew from the labels on the objects.
 //! `forebay_core::fsck` judges what is gathered here, and says how it is mended.
 
-mod learned;
 mod rebuild;
 
 use crate::follow;
@@ -124,9 +123,6 @@ pub fn fsck(instance: &Path, options: Options) -> Result<FsckReport, Error> {
     };
     report.withheld = withheld.into_iter().map(told).collect();
     report.left_alone = server.left_alone.clone();
-    if options.rebuild && report.left_alone.is_none() {
-        learned::learn(&server)?;
-    }
     look_and_mend(&server, options.mend, &mut report)?;
     recover::end(&server)?;
     server.objects.sweep();

@@ -107,7 +107,8 @@ pub(super) fn rebuild(
     let problems = rebuilt.problems.iter().map(ToString::to_string);
     report.problems.extend(problems);
     report.rebuilt = rebuilt.records.len();
-    let batch = rebuilt.into_changes();
+    let mut batch = rebuilt.into_changes();
+    batch.push(repair::note_ignorance(true));
     {
         let tables = Cached::new(Journaled::open(&new, life, Purpose::BringAway)?);
         for part in batch.chunks(RECORDS_PER_BATCH) {

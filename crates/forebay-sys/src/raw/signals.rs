@@ -60,6 +60,8 @@ const WATCHED: [i32; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQ
 
 static SIGNALS: AtomicU32 = AtomicU32::new(0);
 static PROGRAM: AtomicI32 = AtomicI32::new(0);
+/// The last signal of another process that came when there was nobody to pass it on to; 0: there was none.
+static WAITING: AtomicI32 = AtomicI32::new(0);
 
 extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
     SIGNALS.fetch_add(1, Ordering::SeqCst);
@@ -68,12 +70,8 @@ extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c
     let by_process = !info.is_null() && unsafe { (*info).si_code } <= 0;
     // The terminal signals the whole foreground group, so the program has got that signal already. A signal of another
     // process came to this process only.
-    if by_process
-        && let Some(program) = Pid::from_raw(program)
-        && let Some(signal) = Signal::from_named_raw(signal)
-    {
-        // The program has not been waited for yet. This is a bare system call, which a handler may make.
-        let _ = kill_process(program, signal);
+    if by_process {
+        pass_on(program, signal);
     }
 }
 
@@ -114,7 +112,23 @@ pub fn signals_seen() -> u32 {
     SIGNALS.load(Ordering::SeqCst)
 }
 
-/// Passes signals that other processes send to this one on to process `pid`; 0 for none.
+/// What comes when there is no program waits for one.
+fn pass_on(program: i32, signal: i32) {
+    match (Pid::from_raw(program), Signal::from_named_raw(signal)) {
+        (Some(program), Some(signal)) => {
+            // The program has not been waited for yet. This is a bare system call, which a handler may make.
+            let _ = kill_process(program, signal);
+        }
+        _ => WAITING.store(signal, Ordering::SeqCst),
+    }
+}
+
+/// Passes signals that other processes send to this one on to process `pid`, also one that has come before; 0 for none.
 pub fn pass_signals_to(pid: u32) {
-    PROGRAM.store(i32::try_from(pid).unwrap_or(0), Ordering::SeqCst);
+    let program = i32::try_from(pid).unwrap_or(0);
+    PROGRAM.store(program, Ordering::SeqCst);
+    let waiting = WAITING.swap(0, Ordering::SeqCst);
+    if program != 0 && waiting != 0 {
+        pass_on(program, waiting);
+    }
 }

@@ -29,6 +29,14 @@ pub fn down(args: &cli::DownArgs) -> Result<u8, Fault> {
             ))
             .hint("wait for its end, or end it"));
         }
+        let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        if words.split(|&byte| byte == 0).nth(1) == Some(b"drain") {
+            return Err(fault(format!(
+                "`forebay drain` (process {pid}) is at work over {}",
+                place.root.display()
+            ))
+            .hint("wait for its end"));
+        }
         return Err(fault(format!(
             "`forebay run` (process {pid}) still uses the bridge over {}",
             place.root.display()

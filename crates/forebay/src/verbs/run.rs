@@ -646,10 +646,6 @@ fn watch(mut child: Child, args: &cli::RunArgs, place: &Place, bridge: &mut Brid
     let mut restarts = Restarts::default();
     let mut was_given_up = false;
     sys::pass_signals_to(child.id());
-    if sys::signals_seen() > 0 {
-        // It came before it could be passed on.
-        sys::signal_process(child.id());
-    }
     sys::hear_of_children();
     if let Ok(program) = sys::Process::open(child.id()) {
         let mut trouble = None;

@@ -1720,6 +1720,74 @@ fn of_a_file_with_several_names_the_one_without_a_directory_is_named_and_settled
 }
 
 #[test]
+fn two_names_of_a_file_of_which_one_was_not_drained_are_still_one_file() {
+    let scenes = [
+        // The one is refused when the copy is given its names, the other has something in its way before.
+        ("mkdir q; echo precious > b", "ln b q/n", "mv q gone", "q/n"),
+        (
+            "mkdir d; echo precious > b; echo x > x",
+            "rm x; mv d x; ln b d",
+            "echo theirs > x",
+            "d",
+        ),
+    ];
+    for (before, inside, outside, name) in scenes {
+        let scene = Scene::new();
+        scene.outside("rm -r d");
+        scene.outside(before);
+        scene.inside(inside);
+        scene.outside(outside);
+        let (code, said) = scene.drain(&["--keep"]);
+        assert_eq!(code, 75, "{said}");
+        let same = format!("! cp b {name} 2> said; grep -q 'are the same file' said; rm said");
+        if name == "q/n" {
+            scene.outside("mv gone q");
+        }
+        scene.inside(&same);
+        scene.drain(&[]);
+        let now = tree(&scene.pfs);
+        assert_eq!(now["b"], "precious\n", "{now:?}");
+    }
+}
+
+#[test]
+fn what_is_away_while_tables_are_rebuilt_is_listed_when_it_comes_back_and_can_be_settled() {
+    for (side, has_first) in [("theirs", false), ("ours", true)] {
+        let scene = Scene::new();
+        scene.outside("echo n > d/n");
+        scene.inside("mv d/n x; rm d/a");
+        scene.outside("mv d away");
+        let storage = scene.stage.path("storage").display().to_string();
+        let fsck = ["fsck", "--storage", &storage, "--rebuild"];
+        scene.stage.say(&fsck).ends_with(0);
+        scene.outside("mv away d");
+        let (code, said) = scene.drain(&[]);
+        assert_eq!((code, changed(&said)), (75, vec!["d/a", "x"]), "{said}");
+        let (code, said) = scene.drain(&["--take", side, "x", "d/a"]);
+        assert_eq!(code, 0, "{said}");
+        let now = tree(&scene.pfs);
+        assert_eq!(now.contains_key("x"), has_first, "{said}: {now:?}");
+        assert_eq!(now.contains_key("d/a"), !has_first, "{said}: {now:?}");
+    }
+}
+
+#[test]
+fn what_is_removed_after_a_rebuild_is_no_conflict() {
+    let scene = Scene::new();
+    scene.outside("echo n > d/n; mkdir e; echo e > e/f");
+    scene.inside("mv d/n x; rm d/a; mv e e2");
+    let storage = scene.stage.path("storage").display().to_string();
+    let fsck = ["fsck", "--storage", &storage, "--rebuild"];
+    scene.stage.say(&fsck).ends_with(0);
+    scene.inside("rm -r d; echo more >> e2/f");
+    let (code, said) = scene.drain(&[]);
+    assert_eq!(code, 0, "{said}");
+    let now = tree(&scene.pfs);
+    assert_eq!((&*now["x"], &*now["e2/f"]), ("n\n", "e\nmore\n"));
+    assert!(!scene.pfs.join("d").exists());
+}
+
+#[test]
 fn what_has_no_place_is_settled_also_below_a_new_directory_of_that_name() {
     for side in ["both", "theirs"] {
         let scene = Scene::new();

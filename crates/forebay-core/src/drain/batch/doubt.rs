@@ -45,15 +45,16 @@ impl CopyBatch {
                 |look: Work<Option<Attr>>| Some(look.ok()?.is_some_and(|there| copy.is(&there)));
             let looks: Vec<_> = seen.by_ref().take(2 * names).collect();
             assert_eq!(looks.len(), 2 * names, "two looks for each name");
-            let (mut lacks_dir, mut looks) = (None, looks.into_iter());
-            candidate.placed.clear();
-            for (path, _) in &candidate.task.ready {
-                candidate.placed.extend(looks.next().map(is_placed));
-                let dir = looks.next().and_then(Result::ok);
-                if dir.is_some_and(|dir| !dir.is_some_and(|dir| dir.is_dir())) {
-                    lacks_dir = lacks_dir.or(Some(path.clone()));
-                }
-            }
+            let is_no_dir = |look: &Work<Option<Attr>>| {
+                let found = look.as_ref().ok();
+                found.is_some_and(|found| !found.as_ref().is_some_and(Attr::is_dir))
+            };
+            let ready = candidate.task.ready.iter();
+            let dirs = ready.zip(looks.iter().skip(1).step_by(2));
+            let mut lacking = dirs.filter(|(_, dir)| is_no_dir(dir));
+            let lacks_dir = lacking.next().map(|((path, _), _)| path.clone());
+            let placed = looks.into_iter().step_by(2).map(is_placed);
+            candidate.placed = placed.collect();
             if candidate.placed.iter().all(|placed| *placed == Some(true)) {
                 // What was in its place may have got the temporary name.
                 useless.extend(candidate.task.temporaries());

@@ -48,7 +48,7 @@ struct Candidate {
     settled: Vec<Option<Identity>>,
     /// What was found under each of its names.
     found: Vec<Option<Identity>>,
-    /// The name under which others have put something.
+    /// The name under which others have put something, or of which they have taken the directory.
     taken_at: Option<TreePath>,
     /// After a failure, for each of its names: has the copy got there? `None`: nobody can say.
     placed: Vec<Option<bool>>,
@@ -77,7 +77,8 @@ impl Candidate {
         };
         if placed {
             record.drained = Some(OURS);
-            record.is_there_as(self.copy);
+            let has_one_name = self.task.has_all_names && self.task.ready.len() == 1;
+            record.is_there_as(self.copy, has_one_name);
             record.hides = None;
         } else {
             // The one or the other is there.

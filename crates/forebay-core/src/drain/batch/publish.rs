@@ -227,7 +227,7 @@ impl CopyBatch {
                 match (fate, &mut update.after) {
                     (CopyFate::Good, Some(record)) => {
                         record.drained = Some(stamp(&candidate.attr));
-                        record.is_there_as(candidate.copy);
+                        record.is_there_as(candidate.copy, candidate.task.has_all_names);
                         // The new name has replaced what was hidden, and the label says so already.
                         record.hides = None;
                         if !self.unlabelled.contains(&record.object) {

@@ -153,8 +153,8 @@ impl Choose {
         Update::marked(self.choice.path.clone(), record, transit)
     }
 
-    /// The directories above it that are on the PFS if nobody has removed them, the lowest first, each with its place there; without one
-    /// those that are nowhere.
+    /// The directories above it, the lowest first, each with its place on the PFS; `None` if it has none. Those that are still to be
+    /// made there are left out.
     fn ladder(&mut self, facts: &dyn DrainFacts) -> Outcome<Vec<(TreePath, Option<TreePath>)>> {
         let mut ladder = Vec::new();
         let mut reads = ReadSet::default();
