@@ -193,13 +193,16 @@ impl PathRecord {
         self.chosen.is_some() && self.chosen.as_deref().copied() == replaces
     }
 
-    /// It is on the PFS now as this, `with_all_names` of its object. All names show one inode number, so it stays if another one could
-    /// not be put there.
-    pub(crate) fn is_there_as(&mut self, there: Identity, with_all_names: bool) {
+    /// It is on the PFS now as this.
+    pub(crate) fn is_there_as(&mut self, there: Identity) {
         self.replaces = Some(there);
         self.chosen = None;
-        if self.copy_of != 0 && with_all_names {
-            self.copy_of = there.inode();
+    }
+
+    /// A copy of its object is on the PFS now, under this name or another one: all show the number of that.
+    pub(crate) fn shows(&mut self, copy: Identity) {
+        if self.copy_of != 0 {
+            self.copy_of = copy.inode();
         }
     }
 

@@ -147,7 +147,7 @@ pub fn rebuild(
     rebuilt
 }
 
-/// The note that records have been rebuilt which do not know the PFS yet.
+/// Key of the note: some rebuilt records do not know yet what is on the PFS.
 pub const IGNORANT: &[u8] = b"repair/ignorant";
 
 /// Sets that note, or takes it away.
@@ -163,36 +163,39 @@ pub fn note_ignorance(is_there: bool) -> Change {
 pub struct Ignorance {
     /// What it hides is not known; this is the place.
     pub hides: Option<TreePath>,
-    /// What was renamed is not known. It is at the first of these places at which anything is.
-    pub renamed: Vec<TreePath>,
+    /// What was renamed is not known; this is where it was.
+    pub origin: Option<TreePath>,
+    /// Where what was renamed may wait for its name, if a drain was killed.
+    pub waits: TreePath,
 }
 
 impl Ignorance {
-    /// Of the record at `path`; `None` if it knows all.
-    pub fn of(path: &TreePath, record: &PathRecord) -> Option<Self> {
+    /// Of a record; `None` if it knows all.
+    pub fn of(record: &PathRecord) -> Option<Self> {
         let hides = record.hides.clone().filter(|_| record.replaces.is_none());
-        // A directory that was made in the buffer, and has opened to the PFS, was not renamed.
-        let origin = record.origin.as_ref().filter(|origin| *origin != path);
-        let origin = origin.filter(|_| record.kind == Kind::Moved && record.arriving.is_none());
-        let waits = || waiting_path(record.object.oid);
-        let renamed: Vec<_> = origin.map_or(Vec::new(), |origin| vec![origin.clone(), waits()]);
-        let is_any = hides.is_some() || !renamed.is_empty();
-        is_any.then_some(Ignorance { hides, renamed })
+        let is_unknown = record.kind == Kind::Moved && record.arriving.is_none();
+        let origin = record.origin.clone().filter(|_| is_unknown);
+        (hides.is_some() || origin.is_some()).then(|| Ignorance {
+            hides,
+            origin,
+            waits: waiting_path(record.object.oid),
+        })
     }
 
-    /// What the record at `path` is when somebody has looked: `hidden` is what it hides now, `renamed` what was renamed. Where nothing
-    /// is, nothing that comes is meant.
+    /// What the record is when somebody has looked: `hidden` is what it hides now, `renamed` what is at its origin, and `waiting` what is
+    /// where it may wait. Where nothing is, nothing that comes is meant. What waits needs no identity: nobody else gives that name.
     pub fn end(
         &self,
         record: PathRecord,
         hidden: Option<Identity>,
         renamed: Option<&Attr>,
+        waiting: Option<&Attr>,
     ) -> PathRecord {
         let mut record = record;
         if self.hides.is_some() {
             record.replaces = Some(hidden.unwrap_or(Identity::NOTHING));
         }
-        if !self.renamed.is_empty() {
+        if self.origin.is_some() && waiting.is_none() {
             let known = renamed.map_or(Identity::NOTHING, Identity::of_leaving);
             record.arriving = Some(Box::new(known));
         }

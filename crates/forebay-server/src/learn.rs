@@ -20,17 +20,16 @@ pub(crate) fn learn(server: &ServerHandle) -> Result<(), Error> {
         return Ok(());
     }
     let records = tables.subtree(&TreePath::root())?;
-    let renamed = records
+    let origins = records
         .iter()
-        .filter(|(path, record)| record.origin.as_ref() != Some(path));
-    let origins = renamed.filter_map(|(_, record)| record.origin.clone());
+        .filter_map(|(_, record)| record.origin.clone());
     let look = Look {
         server,
         leaving: origins.collect(),
     };
     let ignorant: Vec<_> = records
         .into_iter()
-        .filter_map(|(path, record)| Some((Ignorance::of(&path, &record)?, path, record)))
+        .filter_map(|(path, record)| Some((Ignorance::of(&record)?, path, record)))
         .collect();
     for part in ignorant.chunks(RECORDS_PER_BATCH) {
         let learned = part.iter().map(|(ignorance, path, record)| Change::Put {
@@ -52,12 +51,13 @@ struct Look<'a> {
 impl Look<'_> {
     fn end(&self, ignorance: &Ignorance, record: &PathRecord) -> PathRecord {
         let hidden = ignorance.hides.as_ref().and_then(|path| self.known(path));
-        let renamed = ignorance.renamed.iter().find_map(|path| self.there(path));
+        let renamed = ignorance.origin.as_ref().and_then(|path| self.there(path));
+        let waiting = self.there(&ignorance.waits);
         let record = PathRecord {
             version: self.server.namespace.next_version(),
             ..record.clone()
         };
-        ignorance.end(record, hidden, renamed.as_ref())
+        ignorance.end(record, hidden, renamed.as_ref(), waiting.as_ref())
     }
 
     /// What can't be looked at is known as little as what is not there.

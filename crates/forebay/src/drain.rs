@@ -40,7 +40,7 @@ pub struct Drained {
 }
 
 impl Drained {
-    /// A signal has ended the wait for the drain of another command, which was here then.
+    /// A signal has ended the wait for the drain of another command; `status` is how far that was then.
     fn not_awaited(status: DrainStatus, refused: Vec<String>) -> Self {
         Drained {
             status: DrainStatus { refused, ..status },
@@ -162,25 +162,27 @@ impl<'a> Watcher<'a> {
     ) -> Result<Drained, Fault> {
         let mut refused = Vec::new();
         // Somebody else's may have passed what was written last.
-        let mut status = self.await_others(bridge)?;
+        let others = self.await_others(bridge)?;
+        if others.state == DrainState::Running {
+            refused.extend(request.take.iter().map(not_tried));
+            return Ok(Drained::not_awaited(others, refused));
+        }
         let asked = Instant::now();
         loop {
-            if status.state != DrainState::Running {
-                status = self.carry_out(bridge, &mut request, &mut refused)?;
-            }
+            let status = self.carry_out(bridge, &mut request, &mut refused)?;
             if status.state == DrainState::Running {
                 refused.extend(request.take.iter().map(not_tried));
                 return Ok(Drained::not_awaited(status, refused));
             }
-            let mut drained = self.named(bridge, status.clone(), naming)?;
+            let mut drained = self.named(bridge, status, naming)?;
             if request.take.is_empty() {
                 // This may be a drain of somebody else who has chosen.
                 drained.status.refused.clone_from(&refused);
             }
             // Another drain that began a moment before ours waits for open files as long as it was told to.
             let is_open = |left: &Left| matches!(left.reason, Reason::Open);
-            let goes_on = drained.named.iter().any(is_open) && asked.elapsed() < patience;
-            if !goes_on || self.is_to_stop() {
+            let is_worth_more = drained.named.iter().any(is_open) && asked.elapsed() < patience;
+            if !is_worth_more || self.is_to_stop() {
                 return Ok(drained);
             }
         }

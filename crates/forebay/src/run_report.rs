@@ -236,7 +236,10 @@ impl RunReport<'_> {
         match self.drained {
             None => rows.push(("drained", format!("not asked for; later: {}", self.retry))),
             Some(d) => {
-                rows.push(("drained", drain_text(d)));
+                rows.push(match d.goes_on() {
+                    true => ("drained", "by another command".to_owned()),
+                    false => ("drained", drain_text(d)),
+                });
                 let remarks = d.status.remarks.iter();
                 rows.extend(
                     remarks.map(|remark| ("", format!("  {}", printable(remark.as_bytes())))),
@@ -486,11 +489,8 @@ pub fn storage_text(path: &Path) -> String {
     }
 }
 
-/// One line that describes a drain that has ended, or that was not awaited.
+/// One line that describes a drain that has ended.
 pub fn drain_text(d: &Drained) -> String {
-    if d.goes_on() {
-        return "by another command, which goes on".to_owned();
-    }
     let s = &d.status;
     let time = Duration::from_secs_f64(s.seconds.max(0.0));
     let mut text = format!(

@@ -20,8 +20,6 @@ pub(super) struct Task {
     pub(super) kind: Kind,
     /// The names of it that may be put on the PFS now.
     pub(super) ready: Vec<(TreePath, PathRecord)>,
-    /// These are all that it has.
-    pub(super) has_all_names: bool,
     pub(super) bytes: u64,
     pub(super) tries: u32,
     /// Somebody had it open for writing a moment ago.
@@ -163,7 +161,6 @@ impl Survey {
                 object: record.object,
                 kind: record.kind,
                 ready: Vec::new(),
-                has_all_names: false,
                 bytes: data_bytes(attr),
                 tries: 0,
                 in_use: false,
@@ -174,14 +171,12 @@ impl Survey {
                 },
             };
             let first = names.first().map(|(path, _)| path.clone());
-            let all = names.len();
             for (path, record) in names {
                 match obstacle(facts, &path, &mut ReadSet::default())? {
                     Some(reason) if !is_clean => blocked.push((path, task.bytes, reason)),
                     _ => task.ready.push((path, record)),
                 }
             }
-            task.has_all_names = task.ready.len() == all;
             // Whose home the first name is at tells which bridge has marked the names, see `resume`.
             let has_first = task.ready.first().map(|(path, _)| path) == first.as_ref();
             if !facts.is_single() && !has_first {
@@ -303,7 +298,6 @@ mod tests {
             },
             kind: Kind::File,
             ready: Vec::new(),
-            has_all_names: true,
             bytes: 1,
             tries: 0,
             in_use: false,

@@ -292,8 +292,12 @@ impl Strand for List {
                 attr => attr.ok(),
             };
             // Renamed away and back to its old name, in another directory, it differs from the PFS only if others have removed it.
-            let is_lost = record.kind == Kind::Moved && sheet.was_changed_by_others(path);
-            if is_lost || is_dirty(path, record, attr.as_ref()) {
+            let is_lost =
+                record.kind == Kind::Moved && sheet.has_failed_for(path, &Reason::Changed);
+            // It keeps back the other names of its object.
+            let lacks_dir =
+                has_contents(record) && sheet.has_failed_for(path, &Reason::NoDirectory);
+            if is_lost || lacks_dir || is_dirty(path, record, attr.as_ref()) {
                 let contents = attr.filter(|_| has_contents(record));
                 sheet.list_left(path, contents.map(|attr| attr.size));
             }

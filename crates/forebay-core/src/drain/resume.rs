@@ -256,8 +256,14 @@ impl Resume {
                 }
                 let mut update = Update::marked(path, record.clone(), None);
                 if let Some(after) = &mut update.after {
+                    write_down(&told, record, after);
+                    // Of several names each is told for itself, so their number stays.
                     let has_one_name = facts.names_of(record.object.oid)?.len() <= 1;
-                    write_down(&told, record, has_one_name, after);
+                    if let (Told::Ours, Some(&there), true) =
+                        (&told, record.arriving.as_deref(), has_one_name)
+                    {
+                        after.shows(there);
+                    }
                 }
                 let mut updates = vec![update];
                 if let (Kind::Moved, Some(origin)) = (record.kind, &record.origin)
@@ -274,13 +280,13 @@ impl Resume {
 }
 
 /// What the PFS tells of a record that stays where it is.
-fn write_down(told: &Told, before: &PathRecord, has_one_name: bool, after: &mut PathRecord) {
+fn write_down(told: &Told, before: &PathRecord, after: &mut PathRecord) {
     match told {
         Told::Ours => {
             // One record speaks of one place.
             after.hides = None;
             match before.arriving.as_deref() {
-                Some(&there) => after.is_there_as(there, has_one_name),
+                Some(&there) => after.is_there_as(there),
                 None if before.kind == Kind::Dir => {}
                 None => after.replaces = None,
             }

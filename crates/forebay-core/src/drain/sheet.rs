@@ -268,10 +268,10 @@ impl Sheet {
         self.many_have_failed || self.failed.contains_key(path) || self.also_failed.contains(path)
     }
 
-    /// Has nothing come of this because of others?
-    pub(super) fn was_changed_by_others(&self, path: &TreePath) -> bool {
+    /// Has nothing come of this for this reason?
+    pub(super) fn has_failed_for(&self, path: &TreePath, reason: &Reason) -> bool {
         let left = self.failed.get(path);
-        left.is_some_and(|left| left.reason == Reason::Changed)
+        left.is_some_and(|left| left.reason == *reason)
     }
 
     pub(super) fn refuse(&mut self, path: &TreePath, bytes: u64, trouble: Trouble) {

@@ -30,7 +30,8 @@ pub fn down(args: &cli::DownArgs) -> Result<u8, Fault> {
             .hint("wait for its end, or end it"));
         }
         let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        if words.split(|&byte| byte == 0).nth(1) == Some(b"drain") {
+        let mut words = words.split(|&byte| byte == 0).skip(1);
+        if words.find(|word| !word.starts_with(b"-")) == Some(b"drain") {
             return Err(fault(format!(
                 "`forebay drain` (process {pid}) is at work over {}",
                 place.root.display()
@@ -64,7 +65,9 @@ pub fn down(args: &cli::DownArgs) -> Result<u8, Fault> {
         Naming::Some,
         &mut signals,
     )?;
-    println!("drained {}", drain_text(&drained));
+    if !drained.goes_on() {
+        println!("drained {}", drain_text(&drained));
+    }
     tell_remarks(&drained);
     if drained.is_complete() {
         end(bridge)?;

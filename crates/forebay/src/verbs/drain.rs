@@ -57,7 +57,9 @@ pub fn drain(args: &cli::DrainArgs) -> Result<u8, Fault> {
         });
         println!("{text:#}");
     } else {
-        println!("drained {}", drain_text(&drained));
+        if !drained.goes_on() {
+            println!("drained {}", drain_text(&drained));
+        }
         tell_remarks(&drained);
         tell_left(&drained, &place, &drain_command(&place));
     }

@@ -120,10 +120,6 @@ pub fn run(args: &cli::RunArgs, verbose: bool) -> Result<u8, Fault> {
         eprintln!("forebay: {}", inherited_text(&inherited, args.no_drain));
     }
     let before = BridgeCounters::of(&mut bridge)?;
-    if sys::signals_seen() > 0 {
-        bridge.detach()?;
-        return Err(fault("interrupted before the command was started"));
-    }
     let mut recorder = recorder_for(args, &place, verbose);
     let outfit = Outfit::of_run(args, door, &place, &bridge, libraries, recorder.as_ref());
     // Before the command, which may be the one that has others come.
@@ -601,6 +597,10 @@ fn start(
         .split_first()
         .ok_or((exit::NOT_STARTED, "no command".to_owned()))?;
     let command = outfit.command(program, arguments);
+    if sys::signals_seen() > 0 {
+        let why = "interrupted before the command was started".to_owned();
+        return Err((exit::FAILURE, why));
+    }
     if let Some(recorder) = &mut recorder {
         recorder.starts();
     }

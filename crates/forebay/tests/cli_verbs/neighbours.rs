@@ -1757,9 +1757,7 @@ fn what_is_away_while_tables_are_rebuilt_is_listed_when_it_comes_back_and_can_be
         scene.outside("echo n > d/n");
         scene.inside("mv d/n x; rm d/a");
         scene.outside("mv d away");
-        let storage = scene.stage.path("storage").display().to_string();
-        let fsck = ["fsck", "--storage", &storage, "--rebuild"];
-        scene.stage.say(&fsck).ends_with(0);
+        rebuild(&scene);
         scene.outside("mv away d");
         let (code, said) = scene.drain(&[]);
         assert_eq!((code, changed(&said)), (75, vec!["d/a", "x"]), "{said}");
@@ -1776,15 +1774,45 @@ fn what_is_removed_after_a_rebuild_is_no_conflict() {
     let scene = Scene::new();
     scene.outside("echo n > d/n; mkdir e; echo e > e/f");
     scene.inside("mv d/n x; rm d/a; mv e e2");
-    let storage = scene.stage.path("storage").display().to_string();
-    let fsck = ["fsck", "--storage", &storage, "--rebuild"];
-    scene.stage.say(&fsck).ends_with(0);
+    rebuild(&scene);
     scene.inside("rm -r d; echo more >> e2/f");
     let (code, said) = scene.drain(&[]);
     assert_eq!(code, 0, "{said}");
     let now = tree(&scene.pfs);
     assert_eq!((&*now["x"], &*now["e2/f"]), ("n\n", "e\nmore\n"));
     assert!(!scene.pfs.join("d").exists());
+}
+
+fn rebuild(scene: &Scene) {
+    let storage = scene.stage.path("storage").display().to_string();
+    let fsck = ["fsck", "--storage", &storage, "--rebuild"];
+    scene.stage.say(&fsck).ends_with(0);
+}
+
+/// It has its old path, and lies on the PFS in another directory that goes.
+#[test]
+fn what_was_renamed_to_its_old_path_is_known_after_a_rebuild() {
+    for inside in [
+        "mv d/a t; rm -r d; mkdir d; mv t d/a",
+        "mkdir e; mv d/a e/a; rm -r d; mv -T e d",
+    ] {
+        for theirs in [false, true] {
+            let scene = Scene::new();
+            scene.inside(inside);
+            rebuild(&scene);
+            if theirs {
+                scene.outside("rm d/a; echo theirs > d/a");
+            }
+            let (code, said) = scene.drain(&[]);
+            assert_eq!(code, if theirs { 75 } else { 0 }, "{inside}: {said}");
+            let now = tree(&scene.pfs);
+            assert!(
+                holds(&now, if theirs { "theirs\n" } else { "a\n" }),
+                "{now:?}"
+            );
+            assert_eq!(now.contains_key("d/b"), theirs, "{inside}: {now:?}");
+        }
+    }
 }
 
 #[test]

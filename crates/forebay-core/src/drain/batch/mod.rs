@@ -77,8 +77,7 @@ impl Candidate {
         };
         if placed {
             record.drained = Some(OURS);
-            let has_one_name = self.task.has_all_names && self.task.ready.len() == 1;
-            record.is_there_as(self.copy, has_one_name);
+            record.is_there_as(self.copy);
             record.hides = None;
         } else {
             // The one or the other is there.
@@ -391,7 +390,7 @@ impl Strand for CopyBatch {
                     self.judge(facts, sheet)?;
                     None
                 }
-                State::Finish => match self.conclude(facts) {
+                State::Finish => match self.conclude(facts)? {
                     Some(commit) => {
                         self.state = State::Finishing;
                         Some(Act::Commit(commit))

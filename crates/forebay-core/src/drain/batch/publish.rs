@@ -1,6 +1,6 @@
 //! Copies get their names, a few at a time.
 
-use super::{Again, Candidate, CopyBatch, CopyFate, PUBLISHED_AT_ONCE, State, Suspect};
+use super::{Again, Candidate, CopyBatch, CopyFate, PUBLISHED_AT_ONCE, State, Suspect, Task};
 use crate::bridge::{Mutation, ReadSet};
 use crate::drain::act::{Act, DrainCommit, Named, Work};
 use crate::drain::drain_facts::DrainFacts;
@@ -219,15 +219,16 @@ impl CopyBatch {
     }
 
     /// What became of the few, and the end of the marks.
-    pub(super) fn conclude(&self, facts: &dyn DrainFacts) -> Option<DrainCommit> {
+    pub(super) fn conclude(&self, facts: &dyn DrainFacts) -> Outcome<Option<DrainCommit>> {
         let (mut updates, mut labels) = (Vec::new(), Vec::new());
         for (candidate, fate) in self.few.iter().filter(|(c, _)| c.is_marked) {
+            let first = updates.len();
             for (n, (path, before)) in candidate.task.ready.iter().cloned().enumerate() {
                 let mut update = Update::marked(path, before, None);
                 match (fate, &mut update.after) {
                     (CopyFate::Good, Some(record)) => {
                         record.drained = Some(stamp(&candidate.attr));
-                        record.is_there_as(candidate.copy, candidate.task.has_all_names);
+                        record.is_there_as(candidate.copy);
                         // The new name has replaced what was hidden, and the label says so already.
                         record.hides = None;
                         if !self.unlabelled.contains(&record.object) {
@@ -248,9 +249,17 @@ impl CopyBatch {
                 }
                 updates.push(update);
             }
+            let is_there = *fate == CopyFate::Good || candidate.placed.contains(&Some(true));
+            if is_there {
+                updates.extend(other_names(facts, &candidate.task)?);
+                let shown = updates[first..]
+                    .iter_mut()
+                    .filter_map(|one| one.after.as_mut());
+                shown.for_each(|record| record.shows(candidate.copy));
+            }
         }
         let (commit, _) = commit_of(facts, ReadSet::default(), updates, labels);
-        (!commit.batch.is_empty()).then_some(commit)
+        Ok((!commit.batch.is_empty()).then_some(commit))
     }
 
     /// The copies that were not named, and what is told of all.
@@ -288,6 +297,22 @@ impl CopyBatch {
         }
         (!useless.is_empty()).then_some(Act::Forget(useless))
     }
+}
+
+/// Updates that change nothing yet, of the names of an object that are not ready, and show the number of another file.
+fn other_names(facts: &dyn DrainFacts, task: &Task) -> Outcome<Vec<Update>> {
+    let mut others = Vec::new();
+    for (_, path) in facts.names_of(task.oid())? {
+        if task.ready.iter().all(|(ready, _)| *ready != path)
+            && let Some(record) = facts.record(&path)?
+            && record.object.oid == task.oid()
+            && record.copy_of != 0
+            && record.transit.is_none()
+        {
+            others.push(Update::marked(path, record, None));
+        }
+    }
+    Ok(others)
 }
 
 /// Those of the few with which nothing is wrong.
