@@ -171,8 +171,17 @@ impl Function {
             Ok(result) => result,
             // The handler of the program may call MPI, so this comes last.
             Err(class) => {
+                let closes = matches!(self.what, What::Close);
+                let file = match closes {
+                    // SAFETY: the program keeps the handle there.
+                    true => unsafe { *frame.pointer::<usize>(0) },
+                    false => frame.argument(0),
+                };
                 if let Some(mpi) = Mpi::of(frame.caller()) {
-                    mpi.raise(frame.argument(0), class);
+                    mpi.raise(file, class);
+                }
+                if closes {
+                    pass_on();
                 }
                 class as usize
             }
@@ -195,10 +204,12 @@ fn open(frame: &Frame, native: impl FnOnce() -> usize) -> Done {
 fn close(frame: &Frame, native: impl FnOnce() -> usize) -> Done {
     // SAFETY: the program keeps the handle there.
     let handle = unsafe { frame.pointer::<usize>(0).as_ref() };
-    if let Some(file) = handle.and_then(|&handle| file::forget(handle)) {
-        lock(&file).close();
+    let file = handle.and_then(|&handle| file::forget(handle));
+    match file.map_or(0, |file| lock(&file).close()) {
+        0 => Ok(native()),
+        // The library closes it when the program has heard of the error.
+        class => Err(class),
     }
-    Ok(native())
 }
 
 /// `MPI_File_set_view(fh, disp, etype, filetype, datarep, info)`.
@@ -317,8 +328,11 @@ fn opened(frame: &Frame, succeeded: bool) -> Result<(), Failed> {
         // SAFETY: the MPI library has just put it there.
         file::forget(unsafe { *frame.pointer::<usize>(4) });
     }
-    if mpi.abi.handle(communicator) == mpi.abi.comm_null || mpi.size(communicator)? < 2 {
-        // With one process all is left to the MPI library.
+    if mpi.abi.handle(communicator) == mpi.abi.comm_null
+        || mpi.joins_groups(communicator)?
+        || mpi.size(communicator)? < 2
+    {
+        // With one process all is left to the MPI library, which refuses a communicator between two groups.
         return Ok(());
     }
     // SAFETY: a file of this name was opened.

@@ -53,6 +53,17 @@ pub struct File {
     /// How collective calls are carried out; `None` if by the MPI library. The same on all ranks, the storage aside.
     pub here: Option<Arc<Here>>,
     path: PathBuf,
+    /// The file as it was when it was first arranged, however it is arranged now. The same on all ranks, the storage aside.
+    kept: Option<Kept>,
+}
+
+/// A file that was arranged.
+#[derive(Debug)]
+struct Kept {
+    /// Another file may have its path since.
+    inode: u64,
+    /// As this process has it open, from the first time on that it needs it: what was written by it is synced and closed by it.
+    storage: Option<Arc<Storage>>,
 }
 
 /// What rank 0 wants to be told of a file.
@@ -85,7 +96,7 @@ pub struct Here {
     /// Nodes that the processes are on.
     pub nodes: u32,
     /// With a process that reads and writes: the file. An aggregator without one can't do its work.
-    pub storage: Option<Storage>,
+    pub storage: Option<Arc<Storage>>,
 }
 
 impl Here {
@@ -147,7 +158,8 @@ pub fn remember(mpi: Mpi, opened: Opened) -> Result<(), Failed> {
     }
     let processes = mpi.split(opened.communicator)?;
     let path = std::path::absolute(&opened.path).unwrap_or(opened.path);
-    let (here, told) = arrange(&mpi, processes, &path, purpose, opened.asked)?;
+    let mut kept = None;
+    let (here, told) = arrange(&mpi, processes, &path, purpose, opened.asked, &mut kept)?;
     let buffers = here.as_ref().map(|here| {
         let most_bytes = BUFFERS * here.arrangement.buffer_bytes;
         Buffers::new(most_bytes)
@@ -166,6 +178,7 @@ pub fn remember(mpi: Mpi, opened: Opened) -> Result<(), Failed> {
         asked: opened.asked,
         is_outdated: false,
         told,
+        kept,
     };
     files().insert(opened.handle, Arc::new(Mutex::new(file)));
     Ok(())
@@ -270,6 +283,7 @@ fn arrange(
     path: &Path,
     purpose: Purpose,
     asked: Wishes,
+    kept: &mut Option<Kept>,
 ) -> Result<(Option<Here>, Told), Failed> {
     let mine = Word::of(path, processes.rank == 0, asked).to_words();
     let all = mpi.allgather(processes, &mine)?;
@@ -282,6 +296,13 @@ fn arrange(
     // Where a file lies on the disk of one node, others may see it by NFS.
     let is_same = |each: &Word| each.file.is_some_and(|(_, other)| other == fs_type);
     if !all.iter().all(is_same) {
+        return Ok((None, first.told));
+    }
+    let kept = kept.get_or_insert(Kept {
+        inode,
+        storage: None,
+    });
+    if kept.inode != inode {
         return Ok((None, first.told));
     }
     let mut known = BTreeMap::new();
@@ -302,7 +323,10 @@ fn arrange(
         storage: None,
     };
     if here.needs_storage(processes.rank) {
-        here.storage = Storage::open(path, purpose, inode).ok();
+        if kept.storage.is_none() {
+            kept.storage = Storage::open(path, purpose, inode).ok().map(Arc::new);
+        }
+        here.storage.clone_from(&kept.storage);
     }
     Ok((Some(here), first.told))
 }
@@ -324,6 +348,7 @@ impl File {
             &self.path,
             self.purpose,
             self.asked,
+            &mut self.kept,
         )?;
         self.here = here.map(Arc::new);
         self.is_outdated = false;
@@ -349,10 +374,10 @@ impl File {
 
     /// Brings what aggregators wrote to the disks. The class of an error on any of them, or 0. Collective.
     pub fn sync(&self) -> Result<i32, Failed> {
-        let Some(here) = &self.here else {
+        let Some(kept) = &self.kept else {
             return Ok(0);
         };
-        let done = here.storage.as_ref().map_or(Ok(()), Storage::sync);
+        let done = kept.storage.as_ref().map_or(Ok(()), |it| it.sync());
         self.agree(done)
     }
 
@@ -434,8 +459,9 @@ impl File {
         Ok(())
     }
 
-    /// Gives back what belongs to this file. Collective.
-    pub fn close(&mut self) {
+    /// Gives back what belongs to this file. The class of an error on any process, or 0: some file systems tell only now that they could
+    /// not write. Collective.
+    pub fn close(&mut self) -> i32 {
         if self.processes.rank == 0 {
             self.report();
         }
@@ -445,6 +471,15 @@ impl File {
         if self.here.take().is_some() {
             buffers.leave();
         }
+        let class = match self.kept.take() {
+            Some(kept) if self.purpose != Purpose::Read => {
+                let storage = kept.storage.and_then(Arc::into_inner);
+                let closed = storage.map_or(Ok(()), Storage::close);
+                self.agree(closed).unwrap_or(self.mpi.abi.io_error())
+            }
+            _ => 0,
+        };
         self.mpi.free(self.processes);
+        class
     }
 }

@@ -32,6 +32,7 @@ symbols! {
     COMM_RANK "PMPI_Comm_rank"
     COMM_SET_ERRHANDLER "PMPI_Comm_set_errhandler"
     COMM_SIZE "PMPI_Comm_size"
+    COMM_TEST_INTER "PMPI_Comm_test_inter"
     COMM_SPLIT "PMPI_Comm_split"
     GET_ATOMICITY "PMPI_File_get_atomicity"
     GET_CONTENTS "PMPI_Type_get_contents"
@@ -148,6 +149,14 @@ impl Mpi {
             size: 0,
         };
         Ok(self.largest(processes, (!here).into())? == 0)
+    }
+
+    /// Is a communicator of the program one between two groups?
+    pub fn joins_groups(&self, communicator: usize) -> Result<bool> {
+        let mut does = 0_i32;
+        // SAFETY: MPI_Comm_test_inter(comm, int *).
+        unsafe { self.call(&COMM_TEST_INTER, &[communicator, &raw mut does as usize])? };
+        Ok(does != 0)
     }
 
     /// Number of processes in a communicator of the program.

@@ -9,7 +9,7 @@
 
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, IntoRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
@@ -149,6 +149,19 @@ impl Storage {
             }
         }
         Ok(())
+    }
+
+    /// Closes it. Some file systems tell only then that they could not write, and only once.
+    pub fn close(self) -> Result<(), Errno> {
+        // SAFETY: the descriptor is used by nobody any more.
+        match unsafe { libc::close(self.file.into_raw_fd()) } {
+            0 => Ok(()),
+            _ => match errno(std::io::Error::last_os_error()) {
+                // It is closed all the same.
+                Errno::INTR => Ok(()),
+                error => Err(error),
+            },
+        }
     }
 
     /// Brings what was written to the disks.

@@ -136,6 +136,50 @@ fn every_rank_hears_of_a_full_disk() {
     });
 }
 
+/// The program stands in for a file system that could not write and says so when a descriptor is closed.
+#[test]
+fn every_rank_hears_of_an_error_that_comes_with_the_close() {
+    with_each(|mpi| {
+        let stage = Stage::new();
+        let program = stage.compile(&mpi.c, "closing.c");
+        let command = [program.as_str(), &stage.path("file"), "late"];
+        let ran = stage
+            .run_with(mpi, 3, true, &command, &[EXCHANGE])
+            .succeeded();
+        let said: BTreeSet<_> = ran.out.lines().map(str::to_owned).collect();
+        let each = ["rank 0", "rank 1", "rank 2"];
+        assert_eq!(
+            said,
+            lines(each)
+                .iter()
+                .map(|rank| format!("{rank}: no space, heard 1, closed 1"))
+                .collect()
+        );
+    });
+}
+
+#[test]
+fn what_was_opened_is_written_to_whatever_has_its_path_since() {
+    with_each(|mpi| {
+        let stage = Stage::new();
+        let program = stage.compile(&mpi.c, "closing.c");
+        let file = stage.path("file");
+        let command = [program.as_str(), &file, "moved"];
+        let ran = stage
+            .run_with(mpi, 3, true, &command, &[EXCHANGE])
+            .succeeded();
+        assert_eq!(
+            ran.out.matches("success, heard 0, closed 1").count(),
+            3,
+            "{}",
+            ran.out
+        );
+        let bytes = |path: &str| fs::metadata(path).unwrap().len();
+        assert_eq!(bytes(&file), 0);
+        assert_eq!(bytes(&format!("{file}.moved")), 2 * 3 * 2000 * 32);
+    });
+}
+
 #[test]
 fn a_read_ends_where_the_file_ends() {
     with_each(|mpi| {
@@ -358,6 +402,8 @@ fn a_file_is_explained_and_its_hints_do_the_same_again() {
             "cb_buffer_size",
             "pieces",
             "locks",
+            "aggregators",
+            "rounds",
         ] {
             assert_eq!(value(lines[0], name), value(lines[1], name), "{name}");
         }

@@ -119,6 +119,7 @@ impl Wishes {
         Wishes {
             always: arranged.always,
             aggregators: Some(arranged.aggregators.len() as u32),
+            per_node: Some(arranged.per_node),
             buffer_bytes: Some(arranged.buffer_bytes),
             stripe_bytes: Some(arranged.layout.granule_bytes),
             servers: Some(arranged.layout.servers),
@@ -340,6 +341,8 @@ pub struct Arrangement {
     pub method: Method,
     /// The ranks that are aggregators, ascending.
     pub aggregators: Vec<u32>,
+    /// So many of them one node may have.
+    pub per_node: u32,
     /// How the file lies on the servers.
     pub layout: Layout,
     /// Where its granule and its servers are known from.
@@ -422,6 +425,7 @@ impl Arrangement {
         Arrangement {
             method,
             aggregators: aggregators(nodes, per_node, number),
+            per_node,
             layout,
             layout_sources: [granule_source, servers_source],
             buffer_bytes: buffer.clamp(1, Self::MAX_BUFFER_BYTES),
@@ -485,14 +489,20 @@ mod tests {
 
     #[test]
     fn what_was_arranged_can_be_asked_for_again() {
-        for method in Method::ALL {
+        let cases = Method::ALL.into_iter().flat_map(|method| {
+            [
+                (method, None, [0, 1, 2, 3]),
+                (method, Some(2), [0, 0, 1, 1]),
+            ]
+        });
+        for (method, per_node, nodes) in cases {
             let wishes = Wishes {
                 method: Some(method),
+                per_node,
                 servers: Some(2),
                 overlaps: Some(method == Method::Even),
                 ..Wishes::default()
             };
-            let nodes = [0, 1, 2, 3];
             let first = Arrangement::new(&wishes, PfsFacts::of_type(LUSTRE), &nodes, 1);
             let mut again = Wishes::default();
             again.set_all(&Wishes::repeating(&first).in_hints());

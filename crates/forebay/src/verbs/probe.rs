@@ -5,6 +5,7 @@ use crate::cli::{self, exit};
 use crate::error::{Fault, fault};
 use crate::place::plain;
 use crate::units;
+use crate::verbs::probe_client::TOO_LARGE;
 use crate::verbs::tell;
 use forebay_core::collective::{
     Judgement, KNOWN_FILE_SYSTEMS, Layout, LockProtocol, MeasuredLocks, Measuring, MethodChoice,
@@ -179,6 +180,13 @@ impl Client {
         }
     }
 
+    /// Does it see this file?
+    fn sees(&mut self, name: &str) -> Result<bool, Fault> {
+        writeln!(self.to, "{name} ?")
+            .map_err(|e| fault(format!("a client of the probe: {}", plain(&e))))?;
+        Ok(self.says()? == "1")
+    }
+
     /// Has it write a page. Returns nanoseconds, or why it could not.
     fn write(&mut self, name: &str, offset: u64) -> Result<Result<u64, String>, Fault> {
         writeln!(self.to, "{name} {offset}")
@@ -218,13 +226,36 @@ impl Probe {
             Client::start(None, &place.dir, way)?,
             Client::start(args.via.as_deref(), &other, way)?,
         ];
-        Ok(Probe {
+        let mut probe = Probe {
             clients,
             way,
             dir: place.dir.clone(),
             names: Vec::new(),
             begin: Instant::now(),
-        })
+        };
+        let are_one = probe.clients_see_one_directory();
+        match are_one {
+            Ok(true) => return Ok(probe),
+            _ => probe.clean(),
+        }
+        are_one?;
+        let shown = (place.dir.display(), other.display());
+        Err(fault(format!(
+            "{} and, with the second process, {} are different directories",
+            shown.0, shown.1
+        ))
+        .hint("is the file system mounted there?"))
+    }
+
+    /// Does the second one see what the first one makes? Otherwise they would never wait for each other.
+    fn clients_see_one_directory(&mut self) -> Result<bool, Fault> {
+        let (unique, way) = (std::process::id(), self.way.in_names());
+        let name = format!(".forebay-probe.{unique}.{way}seen");
+        self.names.push(name.clone());
+        if let Err(text) = self.clients[0].write(&name, 0)? {
+            return Err(fault(format!("{}: {text}", self.dir.join(name).display())));
+        }
+        self.clients[1].sees(&name)
     }
 
     /// How many clients of the file system the two processes are.
@@ -261,7 +292,11 @@ impl Probe {
             let (client, name) = (&mut self.clients[client as usize], &names[file as usize]);
             match (client.write(name, offset)?, pattern) {
                 (Ok(time), _) => sample.nanos.push(time),
-                (Err(_), Pattern::Interleaved { .. } | Pattern::Strided { .. }) => return Ok(None),
+                (Err(text), Pattern::Interleaved { .. } | Pattern::Strided { .. })
+                    if text == TOO_LARGE =>
+                {
+                    return Ok(None);
+                }
                 (Err(text), _) => {
                     return Err(fault(format!("{}: {text}", self.dir.join(name).display())));
                 }

@@ -13,8 +13,12 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::Instant;
 
+/// The answer where a file system has no files of that size.
+pub const TOO_LARGE: &str = "too large";
+
 /// Runs the verb. The first line that it writes names the client of the file system that it is: the node and the mount.
-/// Then it reads lines `NAME OFFSET`, writes a page there, and answers with nanoseconds, or `error` and a text.
+/// Then it reads lines `NAME OFFSET`, writes a page there, and answers with nanoseconds, with `too large` if the file system has no files
+/// of that size, or with `error` and a text. Of a line `NAME ?` it says whether that is there.
 pub fn probe_client(dir: &Path, waits: bool) -> Result<u8, Fault> {
     let cannot = |e: io::Error| fault(format!("{}: {}", dir.display(), plain(&e)));
     let device = fs::metadata(dir).map_err(cannot)?.dev();
@@ -23,9 +27,15 @@ pub fn probe_client(dir: &Path, waits: bool) -> Result<u8, Fault> {
     let mut files = BTreeMap::new();
     for line in io::stdin().lock().lines() {
         let line = line.map_err(|e| fault(format!("standard input: {}", plain(&e))))?;
-        let answer = match write(dir, &mut files, waits, &line) {
-            Ok(nanos) => format!("{nanos}\n"),
-            Err(e) => format!("error {}\n", plain(&e)),
+        let answer = match line.strip_suffix(" ?") {
+            Some(name) => format!("{}\n", u8::from(dir.join(name).exists())),
+            None => match write(dir, &mut files, waits, &line) {
+                Ok(nanos) => format!("{nanos}\n"),
+                Err(e) if matches!(e.raw_os_error(), Some(libc::EFBIG | libc::EINVAL)) => {
+                    format!("{TOO_LARGE}\n")
+                }
+                Err(e) => format!("error {}\n", plain(&e)),
+            },
         };
         tell(&answer)?;
         io::stdout()

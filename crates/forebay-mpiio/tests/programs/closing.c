@@ -1,0 +1,83 @@
+/* What becomes of a file after its calls.
+ * usage: closing FILE late     the file system tells that it could not write only when a descriptor is closed: each rank prints what
+ *                              MPI_File_close gives
+ *        closing FILE moved    another file takes the path between two calls, the second one with a new hint: both write to FILE.moved */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <mpi.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { PIECES = 2000, BYTES = 32, DESCRIPTORS = 1024 };
+
+/* This program's versions of what libraries call: a close of what was written to fails, once, as write-back does. */
+static int is_late, was_written[DESCRIPTORS];
+
+ssize_t pwrite64(int fd, const void *from, size_t bytes, off_t at) {
+    ssize_t written = syscall(SYS_pwrite64, fd, from, bytes, at);
+    if (written > 0 && fd < DESCRIPTORS) was_written[fd] = 1;
+    return written;
+}
+
+int close(int fd) {
+    int fails = is_late && fd >= 0 && fd < DESCRIPTORS && was_written[fd];
+    int result = syscall(SYS_close, fd);
+    if (fd >= 0 && fd < DESCRIPTORS) was_written[fd] = 0;
+    if (!fails) return result;
+    is_late = 0;
+    errno = ENOSPC;
+    return -1;
+}
+
+static int heard;
+static void hear(MPI_File *file, int *code, ...) {
+    MPI_Offset size;
+    heard += MPI_File_get_size(*file, &size) == MPI_SUCCESS; /* it is open still */
+}
+
+int main(int argc, char **argv) {
+    static char mine[PIECES * BYTES];
+    int rank, size, class = 0, result;
+    MPI_File file;
+    MPI_Datatype tile, block;
+    MPI_Errhandler handler;
+    MPI_Info info;
+    if (argc != 3) return 2;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    MPI_File_open(MPI_COMM_WORLD, argv[1], MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file);
+    MPI_File_create_errhandler(hear, &handler);
+    MPI_File_set_errhandler(file, handler);
+    MPI_Type_contiguous(BYTES, MPI_BYTE, &block);
+    MPI_Type_create_resized(block, 0, (MPI_Aint)BYTES * size, &tile);
+    MPI_Type_commit(&tile);
+    MPI_File_set_view(file, (MPI_Offset)rank * BYTES, MPI_BYTE, tile, "native", MPI_INFO_NULL);
+    memset(mine, rank + 1, sizeof mine);
+    result = MPI_File_write_all(file, mine, sizeof mine, MPI_BYTE, MPI_STATUS_IGNORE);
+    if (!strcmp(argv[2], "moved")) {
+        if (rank == 0) {
+            char moved[4096];
+            snprintf(moved, sizeof moved, "%s.moved", argv[1]);
+            if (rename(argv[1], moved)) perror("rename");
+            fclose(fopen(argv[1], "w"));
+        }
+        MPI_Barrier(MPI_COMM_WORLD);
+        MPI_Info_create(&info);
+        MPI_Info_set(info, "cb_buffer_size", "65536");
+        MPI_File_set_info(file, info);
+        result = MPI_File_write_all(file, mine, sizeof mine, MPI_BYTE, MPI_STATUS_IGNORE);
+        if (result == MPI_SUCCESS) result = MPI_File_sync(file);
+    }
+    if (result == MPI_SUCCESS) {
+        is_late = !strcmp(argv[2], "late");
+        result = MPI_File_close(&file);
+    }
+    if (result != MPI_SUCCESS) MPI_Error_class(result, &class);
+    printf("rank %d: %s, heard %d, closed %d\n", rank, class == MPI_ERR_NO_SPACE ? "no space" : class ? "error" : "success", heard,
+           file == MPI_FILE_NULL);
+    MPI_Finalize();
+    return 0;
+}
