@@ -110,6 +110,28 @@ fn one_client_says_that_two_nodes_may_differ_and_keeps_nothing() {
     let _ = fs::remove_dir_all(folder);
 }
 
+#[test]
+fn a_second_process_that_sees_another_directory_is_refused() {
+    let folder = forebay_testkit::new_folder(env!("CARGO_TARGET_TMPDIR"), "apart");
+    let dirs = ["one", "other"].map(|name| folder.join(name));
+    dirs.iter().for_each(|dir| fs::create_dir(dir).unwrap());
+    let kept = folder.join("locks");
+    let output = Command::new(forebay())
+        .arg("probe")
+        .args([&dirs[0], Path::new("--also"), &dirs[1]])
+        .env("FOREBAY_LOCKS", &kept)
+        .output()
+        .expect("the command starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("are different directories"), "{said}");
+    assert!(!kept.exists());
+    for dir in &dirs {
+        assert_eq!(fs::read_dir(dir).unwrap().count(), 0, "files are left");
+    }
+    let _ = fs::remove_dir_all(folder);
+}
+
 /// The collective layer, if two ranks with a file on a stand-in can be started.
 fn layer() -> Result<PathBuf, String> {
     let has_mpi = Command::new("mpicc.openmpi")
