@@ -1816,6 +1816,20 @@ fn what_was_renamed_to_its_old_path_is_known_after_a_rebuild() {
 }
 
 #[test]
+fn a_kept_copy_whose_directory_others_remove_is_not_left() {
+    let scene = Scene::new();
+    let up = ["up", "--buffer", scene.root()];
+    scene.stage.say(&up).ends_with(0);
+    scene.inside("echo x > d/c");
+    assert_eq!(scene.drain(&["--keep"]).0, 0);
+    scene.outside("rm -r d");
+    let (code, said) = scene.drain(&["--keep"]);
+    assert_eq!(code, 0, "{said}");
+    let down = ["down", "--no-drain", "--buffer", scene.root()];
+    scene.stage.say(&down).ends_with(0);
+}
+
+#[test]
 fn what_has_no_place_is_settled_also_below_a_new_directory_of_that_name() {
     for side in ["both", "theirs"] {
         let scene = Scene::new();
