@@ -599,7 +599,7 @@ fn start(
     let command = outfit.command(program, arguments);
     if sys::signals_seen() > 0 {
         let why = "interrupted before the command was started".to_owned();
-        return Err((exit::FAILURE, why));
+        return Err((exit::NOT_STARTED, why));
     }
     if let Some(recorder) = &mut recorder {
         recorder.starts();

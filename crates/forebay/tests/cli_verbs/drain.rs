@@ -365,7 +365,7 @@ fn what_is_left_is_listed_whoever_else_begins_a_drain() {
 }
 
 /// Does the process of this `/proc/PID/status` handle SIGINT itself?
-fn catches_interrupts(status: &str) -> bool {
+pub fn catches_interrupts(status: &str) -> bool {
     let status = fs::read_to_string(status).unwrap();
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
     let caught = u64::from_str_radix(caught.unwrap().trim(), 16).unwrap();

@@ -1744,9 +1744,11 @@ fn two_names_of_a_file_of_which_one_was_not_drained_are_still_one_file() {
             scene.outside("mv gone q");
         }
         scene.inside(&same);
-        scene.drain(&[]);
+        let (code, said) = scene.drain(&[]);
+        assert_eq!(code, if name == "q/n" { 0 } else { 75 }, "{said}");
         let now = tree(&scene.pfs);
         assert_eq!(now["b"], "precious\n", "{now:?}");
+        assert_eq!(now.contains_key("q/n"), name == "q/n", "{now:?}");
     }
 }
 

@@ -1,6 +1,7 @@
 //! `forebay run`.
 
 use crate::common;
+use crate::drain::catches_interrupts;
 use crate::stage::{Stage, finish, kill, start, wait};
 use serde_json::Value;
 use std::fs;
@@ -492,6 +493,21 @@ fn of_a_bridge_that_could_not_be_started_again_at_last_the_report_says_so() {
         serde_json::from_slice(&fs::read(stage.path("report.json")).unwrap()).unwrap();
     assert_eq!(report["bridge_given_up"], true);
     assert!(stage.on_pfs().keys().eq(["before"]));
+}
+
+/// It comes before there is a bridge, and reaches either the run or the command.
+#[test]
+fn one_signal_ends_a_run_whenever_it_comes() {
+    let stage = Stage::new();
+    let child = start(stage.script_command(&[], "exec sleep 1000"));
+    let status = format!("/proc/{}/status", child.id());
+    stage.wait_for("a handler of SIGINT", || catches_interrupts(&status));
+    kill("INT", child.id());
+    let ended = wait(child);
+    assert!([125, 130].contains(&ended.code), "{ended:?}");
+    if ended.code == 125 {
+        ended.tells("interrupted before the command was started");
+    }
 }
 
 #[test]
