@@ -6,6 +6,7 @@
 //! real server, where a look at the PFS may take milliseconds, and a simulator.
 
 use crate::fault::Fault;
+use crate::identity::Identity;
 use crate::path::TreePath;
 use crate::record::{BridgeId, ObjectId, ObjectName, PathRecord, Token};
 use crate::speakers::Lowers;
@@ -116,6 +117,8 @@ pub struct Label {
     pub origin: Option<TreePath>,
     /// See [`PathRecord::hides`].
     pub hides: Option<TreePath>,
+    /// Of something that was renamed: see [`PathRecord::arriving`]. Labels of older versions do not tell it.
+    pub renamed: Option<Identity>,
 }
 
 /// How a label names its directory: by an identity that a rename of an ancestor does not change.

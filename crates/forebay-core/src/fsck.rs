@@ -237,6 +237,7 @@ impl Nameless {
             name: lost(object).name().to_vec(),
             origin: None,
             hides: None,
+            renamed: None,
         });
         Nameless(Survivor { object, label, ino })
     }
@@ -286,6 +287,7 @@ mod tests {
             name: b"f".to_vec(),
             origin: None,
             hides: None,
+            renamed: None,
         }
     }
 

@@ -41,8 +41,8 @@ pub struct Identity {
     state: u64,
 }
 
-/// Bytes of an [`Identity`] in a record.
-pub(crate) const BYTES: usize = 16;
+/// Bytes of an [`Identity`] in a record and in a label.
+pub const BYTES: usize = 16;
 
 impl Identity {
     /// Of an entry with these attributes. What is in a directory is not known.
@@ -380,11 +380,13 @@ impl Identity {
         self.ino == other.ino || self.ino == Self::MADE_DIR.ino
     }
 
-    pub(crate) fn encode(self) -> [u8; BYTES] {
+    /// As a record and a label hold it.
+    pub fn encode(self) -> [u8; BYTES] {
         (u128::from(self.state) << 64 | u128::from(self.ino)).to_le_bytes()
     }
 
-    pub(crate) fn decode(bytes: [u8; BYTES]) -> Self {
+    /// What [`Identity::encode`] gave.
+    pub fn decode(bytes: [u8; BYTES]) -> Self {
         let both = u128::from_le_bytes(bytes);
         Identity {
             ino: both as u64,

@@ -4,6 +4,7 @@
 //! whenever one of the things that a label speaks of has changed. [`crate::repair`] is the way back.
 
 use crate::facts::{Label, LabelParent, Outcome, Stop};
+use crate::identity::Identity;
 use crate::path::TreePath;
 use crate::record::{Kind, PathRecord};
 use crate::walk::{Place, Walk};
@@ -16,7 +17,14 @@ pub fn label_of(path: &TreePath, record: &PathRecord, place: &Place) -> Label {
         name: path.name().to_vec(),
         origin: record.origin.clone(),
         hides: record.hides.clone(),
+        renamed: renamed(record),
     }
+}
+
+/// What was renamed, if the record is one of something renamed.
+pub(crate) fn renamed(record: &PathRecord) -> Option<Identity> {
+    let arriving = record.arriving.as_deref().copied();
+    arriving.filter(|_| record.kind == Kind::Moved)
 }
 
 /// The label that the object of the record at `path` should carry now. What is in no directory any more, because others have taken it
@@ -34,7 +42,7 @@ pub fn label_at(walk: &Walk<'_>, path: &TreePath, record: &PathRecord) -> Outcom
 
 /// Is this label right for the object of the record at `path`?
 ///
-/// Two labels are right beside [`label_at`]. When a directory that was made in the buffer opens to the
+/// Three labels are right beside [`label_at`]. One of an older version does not tell what was renamed. When a directory that was made in the buffer opens to the
 /// PFS, what lies in it keeps its label, which names the directory by its object. Its record keeps
 /// that object until nothing lies in it. And what is in no directory any more may name any: nobody can tell which one it was in.
 ///
@@ -47,6 +55,10 @@ pub fn is_right(
     label: &Label,
 ) -> Outcome<bool> {
     let right = label_at(walk, path, record)?;
+    let right = Label {
+        renamed: right.renamed.filter(|_| label.renamed.is_some()),
+        ..right
+    };
     if *label == right {
         return Ok(true);
     }

@@ -450,6 +450,7 @@ mod tests {
             name: b"f".to_vec(),
             origin: None,
             hides: Some(path()),
+            renamed: None,
         };
         let (_, attr) = drained();
         let fate = |original: &Attr, is_same| {

@@ -5,8 +5,12 @@
 //! renamed is found through the labels of what moved. Nothing that holds data is dropped: what has lost its
 //! directory, or shares its name with a younger object, gets a name that says so.
 
+mod learning;
+
+pub use learning::{Sight, learned};
+
 use crate::drain::waiting_path;
-use crate::facts::{Attr, Label, LabelParent};
+use crate::facts::{Label, LabelParent};
 use crate::identity::Identity;
 use crate::path::TreePath;
 use crate::record::{BridgeId, Kind, ObjectId, ObjectName, PathRecord};
@@ -58,7 +62,7 @@ impl fmt::Display for Problem {
 pub struct Rebuilt {
     /// Each path once.
     pub records: Vec<(TreePath, PathRecord)>,
-    /// Objects that have another path now than their labels tell.
+    /// Objects of which the labels tell another place.
     pub moved: Vec<ObjectName>,
     /// What was not clear.
     pub problems: Vec<Problem>,
@@ -98,6 +102,7 @@ pub fn record_of(survivor: &Survivor, owner: BridgeId, version: u64) -> PathReco
         ino: if is_marker(label.kind) { 0 } else { *ino },
         origin: label.origin.clone(),
         hides: label.hides.clone(),
+        arriving: label.renamed.map(Box::new),
         ..PathRecord::new(label.kind, *object, owner)
     }
 }
@@ -144,7 +149,39 @@ pub fn rebuild(
         }
         rebuilt.records.push((path, record));
     }
+    let mut ahead = ahead(&survivors, &rebuilt.records);
+    rebuilt.moved.append(&mut ahead);
+    rebuilt.moved.sort();
+    rebuilt.moved.dedup();
     rebuilt
+}
+
+/// Objects whose labels name a directory otherwise than these records do: a drain was killed when it had written them, and not yet
+/// the label of what they are in.
+fn ahead(survivors: &[Survivor], records: &[(TreePath, PathRecord)]) -> Vec<ObjectName> {
+    let parents = survivors.iter().map(|s| (s.object, &s.label.parent));
+    let parents: BTreeMap<_, _> = parents.collect();
+    let by_path: BTreeMap<_, _> = records
+        .iter()
+        .map(|(path, record)| (path, record))
+        .collect();
+    let lower = |dir: &TreePath| {
+        let mut at = dir.clone();
+        loop {
+            match by_path.get(&at) {
+                Some(record) => return dir.rebase(&at, record.origin.as_ref()?),
+                None if at.is_root() => return Some(dir.clone()),
+                None => at = at.parent(),
+            }
+        }
+    };
+    let is_ahead = |path: &TreePath, object| match parents.get(object) {
+        Some(LabelParent::Lower(told)) => lower(&path.parent()).is_some_and(|dir| dir != *told),
+        _ => false,
+    };
+    let objects = records.iter().map(|(path, record)| (path, &record.object));
+    let ahead = objects.filter(|(path, object)| is_ahead(path, object));
+    ahead.map(|(_, object)| *object).collect()
 }
 
 /// Key of the note: some rebuilt records do not know yet what is on the PFS.
@@ -158,56 +195,11 @@ pub fn note_ignorance(is_there: bool) -> Change {
     }
 }
 
-/// What a record that was rebuilt does not know of the PFS, because no label tells it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ignorance {
-    /// What it hides is not known; this is the place.
-    pub hides: Option<TreePath>,
-    /// What was renamed is not known; this is where it was.
-    pub origin: Option<TreePath>,
-    /// Where what was renamed may wait for its name, if a drain was killed.
-    pub waits: TreePath,
-}
-
-impl Ignorance {
-    /// Of a record; `None` if it knows all.
-    pub fn of(record: &PathRecord) -> Option<Self> {
-        let hides = record.hides.clone().filter(|_| record.replaces.is_none());
-        let is_unknown = record.kind == Kind::Moved && record.arriving.is_none();
-        let origin = record.origin.clone().filter(|_| is_unknown);
-        (hides.is_some() || origin.is_some()).then(|| Ignorance {
-            hides,
-            origin,
-            waits: waiting_path(record.object.oid),
-        })
-    }
-
-    /// What the record is when somebody has looked: `hidden` is what it hides now, `renamed` what is at its origin, and `waiting` what is
-    /// where it may wait. Where nothing is, nothing that comes is meant. What waits needs no identity: nobody else gives that name.
-    pub fn end(
-        &self,
-        record: PathRecord,
-        hidden: Option<Identity>,
-        renamed: Option<&Attr>,
-        waiting: Option<&Attr>,
-    ) -> PathRecord {
-        let mut record = record;
-        if self.hides.is_some() {
-            record.replaces = Some(hidden.unwrap_or(Identity::NOTHING));
-        }
-        if self.origin.is_some() && waiting.is_none() {
-            let known = renamed.map_or(Identity::NOTHING, Identity::of_leaving);
-            record.arriving = Some(Box::new(known));
-        }
-        record
-    }
-}
-
 /// Finds the path of every survivor through the chain of its parents.
 struct Ancestry<'a> {
     survivors: &'a [Survivor],
     dirs: BTreeMap<ObjectId, usize>,
-    moved: BTreeMap<&'a TreePath, usize>,
+    moved: BTreeMap<TreePath, usize>,
     paths: BTreeMap<usize, Option<TreePath>>,
 }
 
@@ -225,7 +217,9 @@ impl<'a> Ancestry<'a> {
                 ancestry.dirs.insert(s.object.oid, i);
             }
             if let (Kind::Moved, Some(origin)) = (s.label.kind, &s.label.origin) {
-                ancestry.moved.insert(origin, i);
+                ancestry.moved.insert(origin.clone(), i);
+                // Its own label may tell the place before, if a drain was killed: see `learned`.
+                ancestry.moved.insert(waiting_path(s.object.oid), i);
             }
         }
         ancestry

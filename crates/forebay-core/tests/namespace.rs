@@ -626,7 +626,6 @@ fn labels_alone_tell_which_records_there_were() {
                     token: Token::default(),
                     copy_of: 0,
                     replaces: None,
-                    arriving: None,
                     drained: None,
                     ..record.clone()
                 };
@@ -686,6 +685,7 @@ fn nothing_with_data_is_dropped_whatever_labels_are_lost() {
             name: name.into(),
             origin: None,
             hides: None,
+            renamed: None,
         },
         ino: seq,
     };

@@ -4,6 +4,7 @@
 //! inside the inode, and needs a further block for more.
 
 use forebay_core::facts::{Label, LabelParent};
+use forebay_core::identity::Identity;
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, Kind, ObjectId};
 use forebay_sys::{self as sys, Errno};
@@ -93,6 +94,7 @@ const HAS_ORIGIN: u8 = 2;
 const HAS_HIDES: u8 = 4;
 /// The hidden path equals the label's own place, so it is not written out.
 const HIDES_SAME: u8 = 8;
+const HAS_RENAMED: u8 = 16;
 
 fn number(out: &mut Vec<u8>, mut n: u64) {
     while n >= 0x80 {
@@ -148,6 +150,9 @@ pub fn encode(label: &Label) -> Vec<u8> {
     } else if label.hides.is_some() {
         flags |= HAS_HIDES;
     }
+    if label.renamed.is_some() {
+        flags |= HAS_RENAMED;
+    }
     let mut out = Vec::with_capacity(64);
     out.extend_from_slice(&[FORMAT, label.kind.code(), flags]);
     match &label.parent {
@@ -164,6 +169,9 @@ pub fn encode(label: &Label) -> Vec<u8> {
     }
     if let Some(hides) = label.hides.as_ref().filter(|_| !same) {
         string(&mut out, hides.as_bytes());
+    }
+    if let Some(renamed) = label.renamed {
+        out.extend_from_slice(&renamed.encode());
     }
     out
 }
@@ -238,6 +246,7 @@ fn read_body(body: &[u8]) -> Option<Label> {
         name: name.to_vec(),
         origin: None,
         hides: None,
+        renamed: None,
     };
     if flags & HAS_ORIGIN != 0 {
         label.origin = Some(r.path()?);
@@ -246,6 +255,11 @@ fn read_body(body: &[u8]) -> Option<Label> {
         label.hides = Some(r.path()?);
     } else if flags & HIDES_SAME != 0 {
         label.hides = Some(own_place(&label)?);
+    }
+    if flags & HAS_RENAMED != 0 {
+        let (identity, rest) = r.0.split_first_chunk()?;
+        label.renamed = Some(Identity::decode(*identity));
+        r.0 = rest;
     }
     r.0.is_empty().then_some(label)
 }
@@ -265,6 +279,7 @@ mod tests {
             name: b"a name".to_vec(),
             origin: None,
             hides: None,
+            renamed: None,
         };
         vec![
             base.clone(),
@@ -281,6 +296,7 @@ mod tests {
                 kind: Kind::Moved,
                 origin: Some(p("x/y")),
                 hides: Some(p("elsewhere")),
+                renamed: Some(Identity::NOTHING),
                 parent: LabelParent::Object(ObjectId::new(BridgeId(3), 4, 1 << 40)),
                 ..base
             },
@@ -357,6 +373,7 @@ mod tests {
             name: b"checkpoint_0000123456.h5".to_vec(),
             origin: None,
             hides: None,
+            renamed: None,
         };
         // An inode of 256 bytes has 96 bytes for attributes. Headers and the attribute's name take 40 of them.
         assert!(encode(&label).len() <= 56);

@@ -40,6 +40,7 @@ fn file() -> NewObject {
             name: b"name".to_vec(),
             origin: None,
             hides: None,
+            renamed: None,
         },
         mode: libc::S_IFREG | 0o600,
         uid,

@@ -12,6 +12,7 @@
 //! | 4 | copies of PFS files have ids of their own |
 //! | 5 | labels may be such that only root changes them |
 //! | 6 | the marker of a removal may have no file yet: a mark in the tables says so |
+//! | 7 | the label of something renamed tells what it was |
 
 use crate::durable;
 use crate::instance::holds_objects;
@@ -25,7 +26,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 /// The format that this program writes.
-pub const CURRENT: u32 = 6;
+pub const CURRENT: u32 = 7;
 
 const FORMAT_FILE: &str = "format.json";
 /// More than any program will write there.
@@ -144,6 +145,7 @@ const STEPS: [Step; CURRENT as usize - 1] = [
     begin_format_4,
     begin_format_5,
     begin_format_6,
+    begin_format_7,
 ];
 
 /// Format 2 has the file, and that is written after each step. All else is as in format 1.
@@ -168,6 +170,11 @@ fn begin_format_5(_dir: &Path) -> io::Result<()> {
 
 /// All of its files are there.
 fn begin_format_6(_dir: &Path) -> io::Result<()> {
+    Ok(())
+}
+
+/// Labels of older formats are still right.
+fn begin_format_7(_dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
@@ -436,6 +443,7 @@ mod tests {
                 begin_format_4,
                 begin_format_5,
                 begin_format_6,
+                begin_format_7,
                 second,
             ],
         )

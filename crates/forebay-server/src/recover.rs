@@ -215,6 +215,7 @@ fn withhold(
             name: lost(object).name().to_vec(),
             origin: None,
             hides: None,
+            renamed: None,
         }),
         Err(LabelError::System(e)) => return Err(failed(e)),
     };

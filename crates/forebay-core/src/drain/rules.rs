@@ -8,6 +8,7 @@ use crate::batch;
 use crate::bridge::{Mutation, ReadSet};
 use crate::facts::{Attr, Outcome, Timestamp};
 use crate::identity::Identity;
+use crate::label::renamed;
 use crate::ops::FollowUp;
 use crate::path::TreePath;
 use crate::pfs_kind::SyncBy;
@@ -545,7 +546,8 @@ impl Update {
 }
 
 /// The commit that makes the updates true, if each record still is what it was. Gives also the records
-/// as they are afterwards.
+/// as they are afterwards. Labels follow in the order of `labels` and `updates`, and what goes comes last: see
+/// [`crate::repair::learned`], which sees what a kill in between has left.
 pub(super) fn commit_of(
     facts: &dyn DrainFacts,
     mut reads: ReadSet,
@@ -554,6 +556,11 @@ pub(super) fn commit_of(
 ) -> (DrainCommit, Vec<(TreePath, PathRecord)>) {
     let (mut deletes, mut puts) = (Vec::new(), Vec::new());
     let (mut follow_ups, mut afterwards) = (Vec::new(), Vec::new());
+    let mut removals = Vec::new();
+    for (path, object) in labels {
+        puts.push(Change::Relabel(object));
+        follow_ups.push(FollowUp::Relabel(object, path));
+    }
     for Update {
         path,
         before,
@@ -568,12 +575,12 @@ pub(super) fn commit_of(
         let Some(mut record) = after else {
             deletes.push(Change::Delete { path, object });
             puts.push(Change::Doom(object));
-            follow_ups.push(FollowUp::Remove(object));
+            removals.push(FollowUp::Remove(object));
             continue;
         };
         record.version = facts.next_version();
         assert_ne!(record.version, before.version, "a put has a new version");
-        let of_label = |r: &PathRecord| (r.kind, r.origin.clone(), r.hides.clone());
+        let of_label = |r: &PathRecord| (r.kind, r.origin.clone(), r.hides.clone(), renamed(r));
         if of_label(&record) != of_label(&before) {
             puts.push(Change::Relabel(object));
             follow_ups.push(FollowUp::Relabel(object, path.clone()));
@@ -581,10 +588,7 @@ pub(super) fn commit_of(
         afterwards.push((path.clone(), record.clone()));
         puts.push(Change::Put { path, record });
     }
-    for (path, object) in labels {
-        puts.push(Change::Relabel(object));
-        follow_ups.push(FollowUp::Relabel(object, path));
-    }
+    follow_ups.append(&mut removals);
     deletes.append(&mut puts);
     batch::assert_well_formed(&deletes);
     let commit = DrainCommit {
@@ -643,6 +647,9 @@ pub(super) fn relocated(
     }
     touched.sort();
     touched.dedup();
+    // As long as its label tells the old place, those of the others may.
+    touched.retain(|path| path != mover);
+    touched.push(mover.clone());
     let (mut updates, mut carried) = (Vec::new(), Vec::new());
     for path in touched {
         let Some(before) = facts.record(&path)? else {

@@ -64,7 +64,7 @@ impl Context<'_> {
         kind: Kind,
         what: NewKind,
         (uid, gid, mode): (u32, u32, u32),
-        origin: Option<TreePath>,
+        renamed: Option<(&TreePath, Identity)>,
         hidden: Option<&Hidden>,
     ) -> Outcome<Fresh> {
         check_name(found)?;
@@ -75,8 +75,9 @@ impl Context<'_> {
                 kind,
                 parent: found.dir.place.label(),
                 name: found.name().to_vec(),
-                origin,
+                origin: renamed.map(|(origin, _)| origin.clone()),
                 hides: hidden.map(|hidden| hidden.path.clone()),
+                renamed: renamed.map(|(_, known)| known),
             },
             mode,
             uid,

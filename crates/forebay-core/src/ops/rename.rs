@@ -144,18 +144,19 @@ impl Context<'_> {
                 plan.put(dst.path.clone(), moved);
             }
             (None, Node::Lower(lower, attr)) => {
+                let known = Identity::of_leaving(attr);
                 let fresh = self.make(
                     dst,
                     Kind::Moved,
                     NewKind::Marker,
                     (self.cred.uid, self.cred.gid, 0),
-                    Some(lower.clone()),
+                    Some((lower, known)),
                     hidden.as_ref(),
                 )?;
                 let record = PathRecord {
                     ino: 0,
                     origin: Some(lower.clone()),
-                    arriving: Some(Box::new(Identity::of_leaving(attr))),
+                    arriving: Some(Box::new(known)),
                     ..self.record(Kind::Moved, fresh, hidden)
                 };
                 plan.put(dst.path.clone(), record);

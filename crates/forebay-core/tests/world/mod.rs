@@ -343,6 +343,7 @@ impl Facts for World {
             name: Vec::new(),
             origin: None,
             hides: None,
+            renamed: None,
         };
         let spec = NewObject {
             what: NewKind::Marker,

@@ -164,6 +164,11 @@ fn check_object(
         name: path.name().to_vec(),
         origin: record.origin.clone(),
         hides: record.hides.clone(),
+        renamed: record
+            .arriving
+            .as_deref()
+            .copied()
+            .filter(|_| record.kind == Kind::Moved),
     };
     // What lies in a directory that has opened to the PFS may still name it by its object.
     let dir = records.get(&path.parent());

@@ -82,7 +82,7 @@ fn a_check_says_that_it_has_brought_a_storage_up() {
     stage
         .say(&["fsck", "--storage", "storage", "--mend"])
         .ends_with(0)
-        .prints("the storage had format 1 and has format 6 now");
+        .prints("the storage had format 1 and has format 7 now");
     stage.say(&["drain", "--buffer", "pfs"]).ends_with(0);
     let late = fs::read_to_string(stage.path("pfs/late")).unwrap();
     assert_eq!(late, "late\n");

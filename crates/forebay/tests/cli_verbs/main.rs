@@ -17,6 +17,7 @@ mod one_buffer;
 mod one_file;
 mod past_the_buffer;
 mod quarantine;
+mod rebuilt;
 mod root_dir;
 mod run;
 mod scarce;

@@ -32,13 +32,14 @@ fn other_file_system() -> Option<PathBuf> {
     fs::metadata(&dir).is_ok_and(|d| d.is_dir()).then_some(dir)
 }
 
-struct Scene {
-    stage: Stage,
-    pfs: PathBuf,
+/// A small tree on the PFS, and a storage.
+pub struct Scene {
+    pub stage: Stage,
+    pub pfs: PathBuf,
 }
 
 impl Scene {
-    fn new() -> Scene {
+    pub fn new() -> Scene {
         let stage = Stage::without_storage();
         let pfs = match other_file_system() {
             Some(dir) => dir.join(stage.dir.file_name().unwrap()),
@@ -52,12 +53,12 @@ impl Scene {
         Scene { stage, pfs }
     }
 
-    fn root(&self) -> &str {
+    pub fn root(&self) -> &str {
         self.pfs.to_str().unwrap()
     }
 
     /// In the buffer; nothing is drained.
-    fn inside(&self, script: &str) {
+    pub fn inside(&self, script: &str) {
         let options = [
             "run",
             "--buffer",
@@ -74,7 +75,7 @@ impl Scene {
     }
 
     /// On the PFS, past the buffer.
-    fn outside(&self, script: &str) {
+    pub fn outside(&self, script: &str) {
         let mut sh = Command::new("sh");
         let status = sh
             .args(["-c", script])
@@ -84,7 +85,7 @@ impl Scene {
         assert!(status.success(), "{script}");
     }
 
-    fn drain(&self, more: &[&str]) -> (i32, String) {
+    pub fn drain(&self, more: &[&str]) -> (i32, String) {
         let mut all = vec!["drain", "--buffer", self.root()];
         all.extend(more);
         let said = self.stage.say(&all);
@@ -108,7 +109,7 @@ impl Drop for Scene {
 }
 
 /// All paths with their contents; directories with a slash.
-fn tree(root: &Path) -> BTreeMap<String, String> {
+pub fn tree(root: &Path) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let mut dirs = vec![root.to_owned()];
     while let Some(dir) = dirs.pop() {
@@ -130,7 +131,7 @@ fn tree(root: &Path) -> BTreeMap<String, String> {
 }
 
 /// The paths that the drain has listed because others have changed them.
-fn changed(said: &str) -> Vec<&str> {
+pub fn changed(said: &str) -> Vec<&str> {
     let listed = said
         .lines()
         .filter(|line| line.contains("others have changed it"));
@@ -148,7 +149,7 @@ fn listed(said: &str) -> Vec<String> {
     paths.map(|(path, _)| path.to_owned()).collect()
 }
 
-fn holds(tree: &BTreeMap<String, String>, text: &str) -> bool {
+pub fn holds(tree: &BTreeMap<String, String>, text: &str) -> bool {
     tree.values().any(|contents| contents == text)
 }
 
@@ -1655,47 +1656,6 @@ fn what_was_in_a_renamed_directory_that_others_removed_is_no_damage_when_a_progr
 }
 
 #[test]
-fn what_others_change_after_a_rebuild_is_not_touched() {
-    for (outside, left) in [
-        ("", &[][..]),
-        (
-            "echo theirs > f; echo more >> k; echo more >> d/a; echo new > was/new; echo theirs > m; echo theirs > n",
-            &["d", "f", "k", "was"][..],
-        ),
-        ("rm n; echo theirs > d/new", &["d", "x"]),
-    ] {
-        let scene = Scene::new();
-        scene.outside(
-            "mkdir was e; echo k > k; echo m > m; echo n > n; echo e > e/f; echo l > d/left",
-        );
-        scene.inside(
-            "echo ours >> f; rm k; mv d/left left; rm -r d; rm -r was; mkdir was; echo x > was/x;
-            mv m m2; echo ours > m; mv n x; mv e e2; echo more >> e2/f",
-        );
-        let storage = scene.stage.path("storage").display().to_string();
-        let fsck = ["fsck", "--storage", &storage, "--rebuild"];
-        scene.stage.say(&fsck).ends_with(0).prints("rebuilt");
-        scene.outside(outside);
-        let before = tree(&scene.pfs);
-        let (code, said) = scene.drain(&[]);
-        let listed = changed(&said);
-        assert_eq!(
-            code,
-            if left.is_empty() { 0 } else { 75 },
-            "{outside}: {said}"
-        );
-        assert_eq!(listed, left, "{outside}: {said}");
-        let now = tree(&scene.pfs);
-        // What they write to a renamed file goes with it.
-        let is_theirs = |text: &&String| text.contains("theirs") || text.contains("more");
-        for theirs in before.values().filter(is_theirs) {
-            assert!(holds(&now, theirs), "{theirs}: {said}");
-        }
-        assert_eq!((&*now["e2/f"], &*now["left"]), ("e\nmore\n", "l\n"));
-    }
-}
-
-#[test]
 fn of_a_file_with_several_names_the_one_without_a_directory_is_named_and_settled() {
     for (dir, side) in [("d", "theirs"), ("d", "both"), ("a", "theirs")] {
         let scene = Scene::new();
@@ -1749,71 +1709,6 @@ fn two_names_of_a_file_of_which_one_was_not_drained_are_still_one_file() {
         let now = tree(&scene.pfs);
         assert_eq!(now["b"], "precious\n", "{now:?}");
         assert_eq!(now.contains_key("q/n"), name == "q/n", "{now:?}");
-    }
-}
-
-#[test]
-fn what_is_away_while_tables_are_rebuilt_is_listed_when_it_comes_back_and_can_be_settled() {
-    for (side, has_first) in [("theirs", false), ("ours", true)] {
-        let scene = Scene::new();
-        scene.outside("echo n > d/n");
-        scene.inside("mv d/n x; rm d/a");
-        scene.outside("mv d away");
-        rebuild(&scene);
-        scene.outside("mv away d");
-        let (code, said) = scene.drain(&[]);
-        assert_eq!((code, changed(&said)), (75, vec!["d/a", "x"]), "{said}");
-        let (code, said) = scene.drain(&["--take", side, "x", "d/a"]);
-        assert_eq!(code, 0, "{said}");
-        let now = tree(&scene.pfs);
-        assert_eq!(now.contains_key("x"), has_first, "{said}: {now:?}");
-        assert_eq!(now.contains_key("d/a"), !has_first, "{said}: {now:?}");
-    }
-}
-
-#[test]
-fn what_is_removed_after_a_rebuild_is_no_conflict() {
-    let scene = Scene::new();
-    scene.outside("echo n > d/n; mkdir e; echo e > e/f");
-    scene.inside("mv d/n x; rm d/a; mv e e2");
-    rebuild(&scene);
-    scene.inside("rm -r d; echo more >> e2/f");
-    let (code, said) = scene.drain(&[]);
-    assert_eq!(code, 0, "{said}");
-    let now = tree(&scene.pfs);
-    assert_eq!((&*now["x"], &*now["e2/f"]), ("n\n", "e\nmore\n"));
-    assert!(!scene.pfs.join("d").exists());
-}
-
-fn rebuild(scene: &Scene) {
-    let storage = scene.stage.path("storage").display().to_string();
-    let fsck = ["fsck", "--storage", &storage, "--rebuild"];
-    scene.stage.say(&fsck).ends_with(0);
-}
-
-/// It has its old path, and lies on the PFS in another directory that goes.
-#[test]
-fn what_was_renamed_to_its_old_path_is_known_after_a_rebuild() {
-    for inside in [
-        "mv d/a t; rm -r d; mkdir d; mv t d/a",
-        "mkdir e; mv d/a e/a; rm -r d; mv -T e d",
-    ] {
-        for theirs in [false, true] {
-            let scene = Scene::new();
-            scene.inside(inside);
-            rebuild(&scene);
-            if theirs {
-                scene.outside("rm d/a; echo theirs > d/a");
-            }
-            let (code, said) = scene.drain(&[]);
-            assert_eq!(code, if theirs { 75 } else { 0 }, "{inside}: {said}");
-            let now = tree(&scene.pfs);
-            assert!(
-                holds(&now, if theirs { "theirs\n" } else { "a\n" }),
-                "{now:?}"
-            );
-            assert_eq!(now.contains_key("d/b"), theirs, "{inside}: {now:?}");
-        }
     }
 }
 

@@ -170,6 +170,20 @@ impl Stage {
         bridges[0]["pid"].as_u64().unwrap().try_into().unwrap()
     }
 
+    /// Waits until each thread of this process is traced.
+    #[track_caller]
+    pub fn wait_for_tracer(&self, pid: u32) {
+        self.wait_for("strace", || {
+            let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+            let status = |task: std::io::Result<fs::DirEntry>| {
+                fs::read_to_string(task.unwrap().path().join("status")).unwrap()
+            };
+            tasks
+                .map(status)
+                .all(|status| !status.contains("TracerPid:\t0\n"))
+        });
+    }
+
     /// The names and contents on the PFS, without the lock of a buffer.
     pub fn on_pfs(&self) -> BTreeMap<String, String> {
         let mut found = BTreeMap::new();

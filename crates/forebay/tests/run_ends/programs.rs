@@ -279,15 +279,7 @@ fn a_bridge_that_dies_at_its_very_end_is_started_again() {
     strace.args(["-e", "inject=renameat,renameat2:signal=KILL"]);
     strace.args(["-p", &bridge.to_string()]);
     let strace = start(strace);
-    stage.wait_for("strace", || {
-        let tasks = fs::read_dir(format!("/proc/{bridge}/task")).unwrap();
-        let status = |task: std::io::Result<fs::DirEntry>| {
-            fs::read_to_string(task.unwrap().path().join("status")).unwrap()
-        };
-        tasks
-            .map(status)
-            .all(|status| !status.contains("TracerPid:\t0\n"))
-    });
+    stage.wait_for_tracer(bridge);
     go(&stage);
     run.end()
         .ends_with(0)
