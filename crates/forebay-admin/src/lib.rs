@@ -10,11 +10,11 @@
 //! and the report of a bridge process about its start ([`StartReport`]).
 //!
 //! ```
-//! use forebay_admin::{AnswerWriter, Items, Request};
+//! use forebay_admin::{AnswerWriter, Items, Request, Verb};
 //! use std::os::unix::net::UnixStream;
 //! let (bridge, caller) = UnixStream::pair()?;
-//! let message = Request::Attach { pid: 7 }.encode();
-//! assert_eq!(Request::decode(&message), Ok(Request::Attach { pid: 7 }));
+//! let request = Request::Attach { pid: 7, verb: Verb::Run };
+//! assert_eq!(Request::decode(&request.encode()), Ok(request));
 //! let mut answer = AnswerWriter::begin(bridge).unwrap();
 //! answer.item(&"one").unwrap();
 //! answer.item(&"two").unwrap();
@@ -44,7 +44,7 @@ pub use instance::{
     make_run_socket_path, run_socket_path, socket_dir, socket_path,
 };
 pub use items::Items;
-pub use lifetime::LifetimeStatus;
+pub use lifetime::{LifetimeStatus, Verb};
 pub use request::{MAX_REQUEST_BYTES, NoRequest, REPORTS_KEPT, Request};
 pub use start::{StartFailure, StartReport};
 pub use status::{BypassingProgram, RootDir, Status};

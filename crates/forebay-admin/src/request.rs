@@ -1,7 +1,7 @@
 //! The requests to a bridge, and their message format.
 
 use crate::drain::DrainRequest;
-use crate::{Refusal, RefusalKind, VERSION};
+use crate::{Refusal, RefusalKind, VERSION, Verb};
 use serde::{Deserialize, Serialize};
 
 /// Longest request in bytes. A request travels in the place of a path, in one message.
@@ -47,6 +47,9 @@ pub enum Request {
     Attach {
         /// Process id of the run.
         pid: u32,
+        /// What it is.
+        #[serde(default)]
+        verb: Verb,
     },
     /// A run no longer needs the bridge. One [`crate::LifetimeStatus`]. The last run stays attached as long as a program
     /// is connected, because the bridge can't end before.
@@ -221,7 +224,10 @@ mod tests {
             Request::DrainStop { number: Some(3) },
             Request::Left { number: Some(7) },
             Request::Inventory,
-            Request::Attach { pid: u32::MAX },
+            Request::Attach {
+                pid: u32::MAX,
+                verb: Verb::Drain,
+            },
             Request::Detach {
                 pid: 1,
                 clean: true,

@@ -3,7 +3,7 @@
 use crate::{Client, Error};
 use forebay_admin::drain::{DrainBegun, DrainRequest, DrainStatus, Inventory, Left};
 use forebay_admin::{
-    AdminError, Garbled, Items, LifetimeStatus, Request, Status, VERSION_WITHOUT_NUMBER,
+    AdminError, Garbled, Items, LifetimeStatus, Request, Status, VERSION_WITHOUT_NUMBER, Verb,
 };
 use forebay_wire::{Op, PROTOCOL_VERSION, Request as Message};
 use serde::de::DeserializeOwned;
@@ -185,13 +185,13 @@ impl Control {
         self.ask(&Request::Inventory)?.only()
     }
 
-    /// Tells the bridge that the run with process id `pid` needs it from now on. The answer says whether the bridge is
-    /// about to end.
+    /// Tells the bridge that the run with process id `pid` needs it from now on. The answer says whether the
+    /// bridge is about to end.
     ///
     /// # Errors
     /// As [`Control::status`]. [`forebay_admin::RefusalKind::Process`]: there is no such process.
-    pub fn attach(&mut self, pid: u32) -> Result<LifetimeStatus, AdminError> {
-        self.ask(&Request::Attach { pid })?.only()
+    pub fn attach(&mut self, pid: u32, verb: Verb) -> Result<LifetimeStatus, AdminError> {
+        self.ask(&Request::Attach { pid, verb })?.only()
     }
 
     /// Tells the bridge that the run no longer needs it. The bridge ends if no other run needs it, and no program is

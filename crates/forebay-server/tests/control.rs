@@ -4,7 +4,7 @@ mod common;
 
 use common::{Place, write};
 use forebay_admin::drain::{DrainRequest, DrainState, DrainStatus, Reason, Side, Take};
-use forebay_admin::{AdminError, Items, REPORTS_KEPT, RefusalKind};
+use forebay_admin::{AdminError, Items, REPORTS_KEPT, RefusalKind, Verb};
 use forebay_client::{Client, Control, Error};
 use forebay_wire::{Op, Request};
 use std::io::Read;
@@ -49,12 +49,14 @@ fn every_request_has_its_answer() {
     let me = std::process::id();
     let life = control.lifetime().unwrap();
     assert_eq!((life.stay, life.ending), (true, false));
-    assert_eq!(control.attach(me).unwrap().runs, [me]);
+    assert_eq!(control.attach(me, Verb::Run).unwrap().runs, [me]);
+    let life = control.attach(me, Verb::Drain).unwrap();
+    assert_eq!(life.users().collect::<Vec<_>>(), [(me, Verb::Drain)]);
     assert!(!control.set_stay(false).unwrap().stay);
     assert!(control.set_stay(true).unwrap().stay);
     let life = control.detach(me, false).unwrap();
     assert!(!life.ending && life.runs.is_empty(), "{life:?}");
-    let nobody = control.attach(u32::MAX >> 1).unwrap_err();
+    let nobody = control.attach(u32::MAX >> 1, Verb::Run).unwrap_err();
     assert_eq!(nobody.refusal().unwrap().kind, RefusalKind::Process);
 
     control.drain(DrainRequest::default()).unwrap();
@@ -109,13 +111,13 @@ fn a_bridge_that_nobody_needs_takes_no_run_any_more() {
     let server = forebay_server::start(config).unwrap();
     let mut control = Control::connect(&place.socket()).unwrap();
     let me = std::process::id();
-    assert!(!control.attach(me).unwrap().ending);
+    assert!(!control.attach(me, Verb::Run).unwrap().ending);
     let mut other = Control::connect(&place.socket()).unwrap();
     // Until it has asked for something, a connection may be that of a program.
     other.status().unwrap();
     assert!(control.detach(me, false).unwrap().ending);
     // It may be gone, or say that it is about to.
-    match other.attach(me) {
+    match other.attach(me, Verb::Run) {
         Ok(life) => assert!(life.ending && life.runs.is_empty(), "{life:?}"),
         Err(e) => assert!(e.is_loss(), "{e}"),
     }
@@ -137,12 +139,12 @@ fn a_bridge_that_was_started_for_a_run_waits_for_it_whoever_comes_and_goes_befor
         .arg("1000")
         .spawn()
         .unwrap();
-    assert!(!control.attach(other.id()).unwrap().ending);
+    assert!(!control.attach(other.id(), Verb::Run).unwrap().ending);
     let life = control.detach(other.id(), false).unwrap();
     other.kill().unwrap();
     other.wait().unwrap();
     assert_eq!((life.ending, life.runs), (false, vec![me]));
-    let life = control.attach(me).unwrap();
+    let life = control.attach(me, Verb::Run).unwrap();
     assert_eq!((life.ending, life.runs), (false, vec![me]));
     assert!(control.detach(me, false).unwrap().ending);
     server.stop().unwrap();

@@ -5,7 +5,7 @@ use crate::error::{Fault, fault};
 use crate::log_file;
 use crate::place::{Place, plain};
 use forebay_admin::{
-    AdminError, LOCK_FILE, LifetimeStatus, RootDir, StartFailure, StartReport, bridge_info,
+    AdminError, LOCK_FILE, LifetimeStatus, RootDir, StartFailure, StartReport, Verb, bridge_info,
     instance_dir, socket_dir, socket_path,
 };
 use forebay_client::Control;
@@ -242,6 +242,7 @@ impl Bridge {
     pub fn attach(
         place: &Place,
         options: &BridgeOptions,
+        verb: Verb,
         purpose: Purpose,
     ) -> Result<Bridge, Fault> {
         let start = Start {
@@ -250,7 +251,7 @@ impl Bridge {
             root_has_moved: options.moved.root_has_moved,
         };
         Bridge::hold(place, options, start, |control| {
-            control.attach(std::process::id())
+            control.attach(std::process::id(), verb)
         })
     }
 

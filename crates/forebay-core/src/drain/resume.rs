@@ -255,17 +255,16 @@ impl Resume {
                     labels.push((path.clone(), record.object));
                 }
                 let mut update = Update::marked(path, record.clone(), None);
+                let mut others = Vec::new();
                 if let Some(after) = &mut update.after {
                     write_down(&told, record, after);
-                    // Of several names each is told for itself, so their number stays.
-                    let has_one_name = facts.names_of(record.object.oid)?.len() <= 1;
-                    if let (Told::Ours, Some(&there), true) =
-                        (&told, record.arriving.as_deref(), has_one_name)
-                    {
+                    if let (Told::Ours, Some(&there)) = (&told, record.arriving.as_deref()) {
                         after.shows(there);
+                        others = other_names_show(facts, &self.path, record, there)?;
                     }
                 }
                 let mut updates = vec![update];
+                updates.append(&mut others);
                 if let (Kind::Moved, Some(origin)) = (record.kind, &record.origin)
                     && record.transit == Some(Transit::Placing)
                 {
@@ -277,6 +276,32 @@ impl Resume {
         };
         Ok(commit_of(facts, reads, updates, labels).0)
     }
+}
+
+/// The other names of the object of the record at `path`, which all show the number of this copy.
+fn other_names_show(
+    facts: &dyn DrainFacts,
+    path: &TreePath,
+    record: &PathRecord,
+    copy: Identity,
+) -> Outcome<Vec<Update>> {
+    let mut others = Vec::new();
+    for (_, other) in facts.names_of(record.object.oid)? {
+        let found = facts.record(&other)?.filter(|_| other != *path);
+        let Some(before) = found.filter(|r| r.object.oid == record.object.oid) else {
+            continue;
+        };
+        let mut after = before.clone();
+        after.shows(copy);
+        if after != before {
+            others.push(Update {
+                path: other,
+                before,
+                after: Some(after),
+            });
+        }
+    }
+    Ok(others)
 }
 
 /// What the PFS tells of a record that stays where it is.

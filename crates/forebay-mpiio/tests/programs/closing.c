@@ -3,14 +3,14 @@
  *                              MPI_File_close gives
  *        closing FILE moved    another file takes the path between two calls, the second one with a new hint: both write to FILE.moved */
 #define _GNU_SOURCE
+#include "pieces.h"
 #include <errno.h>
-#include <mpi.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { PIECES = 2000, BYTES = 32, DESCRIPTORS = 1024 };
+enum { DESCRIPTORS = 1024 };
 
 /* This program's versions of what libraries call: a close of what was written to fails, once, as write-back does. */
 static int is_late, was_written[DESCRIPTORS];
@@ -31,31 +31,14 @@ int close(int fd) {
     return -1;
 }
 
-static int heard;
-static void hear(MPI_File *file, int *code, ...) {
-    MPI_Offset size;
-    heard += MPI_File_get_size(*file, &size) == MPI_SUCCESS; /* it is open still */
-}
-
 int main(int argc, char **argv) {
-    static char mine[PIECES * BYTES];
-    int rank, size, class = 0, result;
+    int rank, result;
     MPI_File file;
-    MPI_Datatype tile, block;
-    MPI_Errhandler handler;
     MPI_Info info;
     if (argc != 3) return 2;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &size);
-    MPI_File_open(MPI_COMM_WORLD, argv[1], MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file);
-    MPI_File_create_errhandler(hear, &handler);
-    MPI_File_set_errhandler(file, handler);
-    MPI_Type_contiguous(BYTES, MPI_BYTE, &block);
-    MPI_Type_create_resized(block, 0, (MPI_Aint)BYTES * size, &tile);
-    MPI_Type_commit(&tile);
-    MPI_File_set_view(file, (MPI_Offset)rank * BYTES, MPI_BYTE, tile, "native", MPI_INFO_NULL);
-    memset(mine, rank + 1, sizeof mine);
+    file = open_pieces(argv[1], MPI_MODE_CREATE | MPI_MODE_RDWR);
     result = MPI_File_write_all(file, mine, sizeof mine, MPI_BYTE, MPI_STATUS_IGNORE);
     if (!strcmp(argv[2], "moved")) {
         if (rank == 0) {
@@ -75,9 +58,7 @@ int main(int argc, char **argv) {
         is_late = !strcmp(argv[2], "late");
         result = MPI_File_close(&file);
     }
-    if (result != MPI_SUCCESS) MPI_Error_class(result, &class);
-    printf("rank %d: %s, heard %d, closed %d\n", rank, class == MPI_ERR_NO_SPACE ? "no space" : class ? "error" : "success", heard,
-           file == MPI_FILE_NULL);
+    printf("rank %d: %s, heard %d, closed %d\n", rank, told(result), heard, file == MPI_FILE_NULL);
     MPI_Finalize();
     return 0;
 }

@@ -4,28 +4,16 @@
  *        errors FILE readonly    writes to a file that was opened for reading
  *        errors FILE missing     opens a file that is not there
  *        errors FILE killed      a rank is killed between two calls */
-#include <mpi.h>
+#include "pieces.h"
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { PIECES = 2000, BYTES = 32 };
-
-static int heard;
-static void hear(MPI_File *file, int *code, ...) {
-    MPI_Offset size;
-    MPI_File_get_size(*file, &size); /* a handler may call MPI */
-    heard++;
-}
-
 int main(int argc, char **argv) {
-    static char mine[PIECES * BYTES];
     int rank, size, class = 0, result = MPI_SUCCESS, calls = 0, count;
     MPI_File file;
-    MPI_Datatype tile, block;
-    MPI_Errhandler handler;
     MPI_Status status;
     if (argc != 3) return 2;
     MPI_Init(&argc, &argv);
@@ -41,14 +29,7 @@ int main(int argc, char **argv) {
     int readonly = !strcmp(argv[2], "readonly");
     if (readonly && rank == 0) fclose(fopen(argv[1], "w"));
     MPI_Barrier(MPI_COMM_WORLD);
-    MPI_File_open(MPI_COMM_WORLD, argv[1], readonly ? MPI_MODE_RDONLY : MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file);
-    MPI_File_create_errhandler(hear, &handler);
-    MPI_File_set_errhandler(file, handler);
-    MPI_Type_contiguous(BYTES, MPI_BYTE, &block);
-    MPI_Type_create_resized(block, 0, (MPI_Aint)BYTES * size, &tile);
-    MPI_Type_commit(&tile);
-    MPI_File_set_view(file, (MPI_Offset)rank * BYTES, MPI_BYTE, tile, "native", MPI_INFO_NULL);
-    memset(mine, rank + 1, sizeof mine);
+    file = open_pieces(argv[1], readonly ? MPI_MODE_RDONLY : MPI_MODE_CREATE | MPI_MODE_RDWR);
     if (!strcmp(argv[2], "end")) {
         MPI_File_write_all(file, mine, sizeof mine, MPI_BYTE, MPI_STATUS_IGNORE);
         MPI_File_sync(file);
@@ -64,9 +45,7 @@ int main(int argc, char **argv) {
             calls++;
             if (!strcmp(argv[2], "killed") && calls == 3 && rank == 1) kill(getpid(), SIGKILL);
         }
-        if (result != MPI_SUCCESS) MPI_Error_class(result, &class);
-        printf("rank %d: %s, heard %d\n", rank,
-               class == MPI_ERR_NO_SPACE ? "no space" : class ? "error" : "success", heard);
+        printf("rank %d: %s, heard %d\n", rank, told(result), heard);
     }
     MPI_File_close(&file);
     MPI_Finalize();

@@ -2,7 +2,7 @@
 
 use crate::ServerHandle;
 use crate::status::Clients;
-use forebay_admin::LifetimeStatus;
+use forebay_admin::{LifetimeStatus, Verb};
 use forebay_core::lifetime::{Ending, Lifetime};
 use forebay_sys::{self as sys, Errno, Process, Sys};
 use parking_lot::Mutex;
@@ -12,8 +12,26 @@ use std::time::{Duration, Instant};
 /// Pause between two looks at who uses the bridge.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// The runs that are attached, each with a hold on its very process, because ids are used again.
-pub(super) struct Life(Mutex<Lifetime<Process>>);
+/// The runs that are attached.
+pub(super) struct Life(Mutex<Lifetime<Guest>>);
+
+/// One of them.
+struct Guest {
+    /// A hold on its very process, because ids are used again.
+    process: Process,
+    verb: Verb,
+}
+
+impl Guest {
+    fn new(pid: u32, verb: Verb) -> Sys<Self> {
+        let process = Process::open(pid)?;
+        Ok(Guest { process, verb })
+    }
+
+    fn has_ended(&self) -> bool {
+        self.process.has_ended()
+    }
+}
 
 impl Life {
     /// `stays`: until it is told to end.
@@ -23,8 +41,9 @@ impl Life {
 
     /// A run that uses the bridge from its start. One that is gone already does not need it.
     pub fn begin(&self, pid: u32) {
-        if let Ok(hold) = Process::open(pid) {
-            let late = self.0.lock().attach(pid, hold);
+        // What it is for it says when it attaches.
+        if let Ok(guest) = Guest::new(pid, Verb::Run) {
+            let late = self.0.lock().attach(pid, guest);
             assert_ne!(late, Err(Ending), "nothing has ended it yet");
         }
     }
@@ -32,7 +51,7 @@ impl Life {
     /// See [`Lifetime::is_alone`].
     pub fn is_alone(&self, pid: u32, clients: &Clients) -> bool {
         let mut life = self.0.lock();
-        life.forget_dead(Process::has_ended);
+        life.forget_dead(Guest::has_ended);
         life.is_alone(pid, clients.programs().len())
     }
 
@@ -41,12 +60,12 @@ impl Life {
     ///
     /// # Errors
     /// There is no such process.
-    pub fn attach(&self, pid: u32, clients: &Clients) -> Sys<LifetimeStatus> {
+    pub fn attach(&self, pid: u32, verb: Verb, clients: &Clients) -> Sys<LifetimeStatus> {
         let mut life = self.0.lock();
         if !life.is_ending() {
-            let hold = Process::open(pid)?;
+            let guest = Guest::new(pid, verb)?;
             // Under one lock with the question.
-            let late = life.attach(pid, hold);
+            let late = life.attach(pid, guest);
             assert_ne!(late, Err(Ending), "nothing else has changed it");
         }
         Ok(status(&mut life, clients))
@@ -61,7 +80,7 @@ impl Life {
         is_clean: impl FnOnce() -> bool,
     ) -> (LifetimeStatus, bool) {
         let mut life = self.0.lock();
-        life.forget_dead(Process::has_ended);
+        life.forget_dead(Guest::has_ended);
         let ends = life.detach(pid, || {
             let may_end = clients.close() && is_clean();
             if !may_end {
@@ -88,25 +107,26 @@ impl Life {
     fn holds(&self) -> Vec<Process> {
         let life = self.0.lock();
         life.runs()
-            .filter_map(|(_, hold)| hold.try_clone().ok())
+            .filter_map(|(_, guest)| guest.process.try_clone().ok())
             .collect()
     }
 
     /// So much time has passed. True: the bridge is to end now, and nobody has been told yet.
     fn pass(&self, time: Duration, clients: &Clients) -> bool {
         let mut life = self.0.lock();
-        life.forget_dead(Process::has_ended);
+        life.forget_dead(Guest::has_ended);
         !life.is_ending() && life.pass(time, clients.programs().len(), || clients.close())
     }
 }
 
-fn status(life: &mut Lifetime<Process>, clients: &Clients) -> LifetimeStatus {
+fn status(life: &mut Lifetime<Guest>, clients: &Clients) -> LifetimeStatus {
     // A run that was killed has not detached.
-    life.forget_dead(Process::has_ended);
+    life.forget_dead(Guest::has_ended);
     LifetimeStatus {
         stay: life.stays(),
         ending: life.is_ending(),
         runs: life.runs().map(|(pid, _)| pid).collect(),
+        verbs: life.runs().map(|(_, guest)| guest.verb).collect(),
         programs: clients.programs(),
     }
 }

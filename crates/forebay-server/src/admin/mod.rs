@@ -270,9 +270,9 @@ impl Admin {
             }
             Request::Left { number } => Self::send_left(&*self.counters_of(number)?, answer)?,
             Request::Inventory => answer.item(&take_inventory(server)?)?,
-            Request::Attach { pid } => {
+            Request::Attach { pid, verb } => {
                 self.refresh(server, pid)?;
-                match self.life.attach(pid, &server.clients) {
+                match self.life.attach(pid, verb, &server.clients) {
                     // A bridge that is ending says so in it: the caller starts another one.
                     Ok(life) => answer.item(&life)?,
                     Err(e) => return Err(refused(RefusalKind::Process, life::no_process(pid, e))),

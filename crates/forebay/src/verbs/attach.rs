@@ -7,7 +7,7 @@ use crate::outfit::Outfit;
 use crate::owner::{Owner, owner};
 use crate::place::{self, plain};
 use crate::{program, reception, recorder};
-use forebay_admin::{LifetimeStatus, instance_dir};
+use forebay_admin::{LifetimeStatus, Verb, instance_dir};
 use forebay_count::ENV_RECORD_DIR;
 use forebay_sys as sys;
 use std::ffi::{OsStr, OsString};
@@ -65,7 +65,11 @@ fn join(args: &cli::AttachArgs, root: &Path, bridge: &mut Bridge) -> Result<Outf
             return Err(ends());
         }
         // It stays at least as long as this process, which is about to become the command.
-        if bridge.control.attach(std::process::id())?.ending {
+        if bridge
+            .control
+            .attach(std::process::id(), Verb::Attach)?
+            .ending
+        {
             return Err(ends());
         }
         let mut outfit = Outfit {

@@ -1,6 +1,6 @@
 //! `forebay down`: drains, then ends the bridge.
 
-use super::{PROGRAM, drain_code, drain_command};
+use super::{drain_code, drain_command};
 use crate::bridge::Bridge;
 use crate::cli::{self, exit};
 use crate::drain::{Naming, drain, tell_left, tell_remarks};
@@ -8,6 +8,7 @@ use crate::error::{Fault, fault};
 use crate::place;
 use crate::run_report::drain_text;
 use crate::signals::Signals;
+use forebay_admin::Verb;
 use forebay_sys as sys;
 use std::time::Duration;
 
@@ -20,31 +21,37 @@ pub fn down(args: &cli::DownArgs) -> Result<u8, Fault> {
                 .hint("`forebay status` lists those that run; `forebay drain` works without one"),
         );
     };
-    if let Some(pid) = bridge.control.lifetime()?.runs.first() {
-        let name = sys::process_name(*pid);
-        if name != PROGRAM {
-            return Err(fault(format!(
-                "process {pid} ({name}) has joined the buffer over {} and still runs",
-                place.root.display()
-            ))
-            .hint("wait for its end, or end it"));
-        }
-        let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        let mut words = words.split(|&byte| byte == 0).skip(1);
-        if words.find(|word| !word.starts_with(b"-")) == Some(b"drain") {
-            return Err(fault(format!(
-                "`forebay drain` (process {pid}) is at work over {}",
-                place.root.display()
-            ))
-            .hint("wait for its end"));
-        }
-        return Err(fault(format!(
-            "`forebay run` (process {pid}) still uses the bridge over {}",
-            place.root.display()
-        ))
-        .hint(format!(
-            "wait for its end; if its command has ended, and only processes in the background keep it, `kill {pid}` makes it drain and end"
-        )));
+    let life = bridge.control.lifetime()?;
+    if let Some((pid, verb)) = life.users().next() {
+        let root = place.root.display();
+        let (text, hint) = match verb {
+            Verb::Run => (
+                format!("`forebay run` (process {pid}) still uses the bridge over {root}"),
+                format!(
+                    "wait for its end; if its command has ended, and only processes in the background keep it, `kill {pid}` makes it drain and end"
+                ),
+            ),
+            Verb::Attach => (
+                format!(
+                    "process {pid} ({}) has joined the buffer over {root} and still runs",
+                    sys::process_name(pid)
+                ),
+                "wait for its end, or end it".to_owned(),
+            ),
+            Verb::Mount => (
+                format!("`forebay mount` (process {pid}) shows the buffer over {root}"),
+                "unmount it".to_owned(),
+            ),
+            Verb::Drain => (
+                format!("a drain (process {pid}) is at work over {root}"),
+                "wait for its end".to_owned(),
+            ),
+            Verb::Quarantine => (
+                format!("`forebay quarantine` (process {pid}) is at work over {root}"),
+                "wait for its end".to_owned(),
+            ),
+        };
+        return Err(fault(text).hint(hint));
     }
     sys::watch_signals();
     if args.no_drain {
@@ -81,7 +88,7 @@ pub fn down(args: &cli::DownArgs) -> Result<u8, Fault> {
 
 /// Ends a bridge that has drained, unless somebody would be left without files, or without a drain of what changed since.
 fn end(mut bridge: Bridge) -> Result<(), Fault> {
-    let stays = bridge.control.attach(std::process::id())?.stay;
+    let stays = bridge.control.attach(std::process::id(), Verb::Drain)?.stay;
     bridge.control.set_stay(false)?;
     let has_parted = bridge.part(true)?;
     if has_parted && !bridge.is_alive() {

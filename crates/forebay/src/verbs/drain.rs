@@ -9,6 +9,7 @@ use crate::error::{Fault, fault};
 use crate::place::{self, Place};
 use crate::run_report::drain_text;
 use crate::signals::Signals;
+use forebay_admin::Verb;
 use forebay_admin::drain::{Side, Take};
 use forebay_core::reserve::Purpose;
 use forebay_report::text::printable;
@@ -31,7 +32,7 @@ pub fn drain(args: &cli::DrainArgs) -> Result<u8, Fault> {
         moved: args.moved,
         ..BridgeOptions::default()
     };
-    let mut bridge = Bridge::attach(&place, &options, Purpose::BringAway)?;
+    let mut bridge = Bridge::attach(&place, &options, Verb::Drain, Purpose::BringAway)?;
     let naming = match args.json {
         true => Naming::All,
         false => Naming::Some,

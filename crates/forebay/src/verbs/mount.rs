@@ -7,7 +7,7 @@ use crate::error::{Fault, fault};
 use crate::log_file;
 use crate::looks;
 use crate::place::{self, Place, plain};
-use forebay_admin::instance_dir;
+use forebay_admin::{Verb, instance_dir};
 use forebay_core::mounting::{MappedIds, Privilege};
 use forebay_core::reserve::Purpose;
 use forebay_core::restarts::Restarts;
@@ -136,7 +136,7 @@ fn serve_at_mountpoint(args: &cli::MountArgs, ready: impl FnOnce()) -> Result<u8
     let at = mountpoint(&args.mountpoint, &place)?;
     sys::watch_signals();
     sys::raise_descriptor_limit();
-    let mut bridge = Bridge::attach(&place, &args.bridge, Purpose::Serve)?;
+    let mut bridge = Bridge::attach(&place, &args.bridge, Verb::Mount, Purpose::Serve)?;
     let server = Server::new(device()?, bridge.socket(), None).map_err(|e| fault(e.to_string()))?;
     let done = sys::eventfd().map_err(|e| fault("eventfd").because(e))?;
     server
@@ -196,7 +196,7 @@ fn watch(
             if !restarts.one_more(begin.elapsed(), Purpose::Serve) {
                 return Err(fault("the bridge has died again and again"));
             }
-            *bridge = Bridge::attach(place, &args.bridge.again(), Purpose::Serve)?;
+            *bridge = Bridge::attach(place, &args.bridge.again(), Verb::Mount, Purpose::Serve)?;
             continue;
         };
         if sys::signals_seen() > signals {

@@ -6,6 +6,7 @@ use crate::cli::{self, BridgeOptions, QuarantineVerb, exit};
 use crate::error::{Fault, fault};
 use crate::place::{self, Place, plain};
 use crate::units;
+use forebay_admin::Verb;
 use forebay_client::{Client, Error as ClientError};
 use forebay_core::path::TreePath;
 use forebay_core::reserve::Purpose;
@@ -366,7 +367,8 @@ impl<'a> View<'a> {
     fn client(&mut self) -> Result<&mut Client, Fault> {
         if self.bridge.is_none() {
             let options = BridgeOptions::default();
-            let bridge = Bridge::attach(self.place, &options, Purpose::BringAway)?;
+            let bridge =
+                Bridge::attach(self.place, &options, Verb::Quarantine, Purpose::BringAway)?;
             let client = Client::connect(bridge.socket()).map_err(|e| fault(e.to_string()))?;
             self.bridge = Some((bridge, client));
         }

@@ -19,8 +19,8 @@ use crate::recorder::{self, Recorder, log_text};
 use crate::run_report::{BridgeCounters, CallBytes, Logged, RunReport, drain_text, left_text};
 use crate::signals::Signals;
 use crate::units;
-use forebay_admin::BypassingProgram;
 use forebay_admin::drain::Inventory;
+use forebay_admin::{BypassingProgram, Verb};
 use forebay_core::doors::Door;
 use forebay_core::lifetime::{Next, Patience, RunEnd};
 use forebay_core::mounting::can_create_in;
@@ -105,7 +105,7 @@ pub fn run(args: &cli::RunArgs, verbose: bool) -> Result<u8, Fault> {
         Side::Front(code) => return Ok(code),
         Side::Keeper(keeper) => keeper,
     };
-    let mut bridge = Bridge::attach(&place, &args.bridge, Purpose::Serve)?;
+    let mut bridge = Bridge::attach(&place, &args.bridge, Verb::Run, Purpose::Serve)?;
     Background::forget_old(&bridge.instance);
     if verbose {
         eprintln!(
@@ -401,7 +401,7 @@ impl Run<'_> {
             return Err(fault("the bridge has died again and again"));
         }
         self.of_earlier_bridges.append(&mut self.connected);
-        *bridge = Bridge::attach(&self.place, &self.args.bridge.again(), purpose)?;
+        *bridge = Bridge::attach(&self.place, &self.args.bridge.again(), Verb::Run, purpose)?;
         self.before = BridgeCounters::default();
         Ok(())
     }
@@ -658,7 +658,7 @@ fn watch(mut child: Child, args: &cli::RunArgs, place: &Place, bridge: &mut Brid
                 trouble = trouble.or_else(|| Some(fault("it dies again and again")));
                 break;
             }
-            match Bridge::attach(place, &args.bridge.again(), Purpose::Serve) {
+            match Bridge::attach(place, &args.bridge.again(), Verb::Run, Purpose::Serve) {
                 Ok(fresh) => {
                     *bridge = fresh;
                     trouble = None;

@@ -1,11 +1,12 @@
 //! Others who work on the PFS while it is buffered: nothing of theirs is destroyed, nothing of ours is lost, and the drain
 //! says what it did not do.
 
-use crate::stage::{Stage, finish, start, wait};
+use crate::stage::{Stage, finish, kill, start, wait};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -91,6 +92,29 @@ impl Scene {
         let said = self.stage.say(&all);
         assert!([0, 1, 75].contains(&said.code), "{said:?}");
         (said.code, said.err)
+    }
+
+    /// Drains, and kills the bridge at the `at`th of these system calls of one of its threads. False if the drain has ended before; then
+    /// the bridge has ended, too.
+    pub fn is_killed_in_drain(&self, calls: &str, at: u32) -> bool {
+        let bridge = self.stage.bridge_pid();
+        let mut strace = self.stage.command("strace");
+        strace.args(["-f", "-qq", "-o", "/dev/null", "-e"]);
+        strace.arg(format!("trace={calls}"));
+        let inject = format!("inject={calls}:signal=KILL:when={at}");
+        strace.args(["-e", &inject, "-p", &bridge.to_string()]);
+        let mut strace = start(strace);
+        self.stage.wait_for_tracer(bridge);
+        let (code, said) = self.drain(&[]);
+        let is_killed = self.stage.bridges().is_empty();
+        kill("TERM", strace.id());
+        strace.wait().unwrap();
+        if !is_killed {
+            assert_eq!(code, 0, "{said}");
+            let down = ["down", "--buffer", self.root()];
+            self.stage.say(&down).ends_with(0);
+        }
+        is_killed
     }
 
     /// What the buffer shows.
@@ -1709,6 +1733,35 @@ fn two_names_of_a_file_of_which_one_was_not_drained_are_still_one_file() {
         let now = tree(&scene.pfs);
         assert_eq!(now["b"], "precious\n", "{now:?}");
         assert_eq!(now.contains_key("q/n"), name == "q/n", "{now:?}");
+    }
+}
+
+#[test]
+fn two_names_of_a_file_are_still_one_file_when_a_drain_was_killed() {
+    crate::common::need!("strace");
+    for calls in ["renameat,renameat2,linkat", "setxattr,fsetxattr"] {
+        let is_killed = |at: &u32| {
+            let scene = Scene::new();
+            scene.outside("echo precious > b");
+            let up = ["up", "--buffer", scene.root()];
+            scene.stage.say(&up).ends_with(0);
+            scene.inside("ln b d/n");
+            if !scene.is_killed_in_drain(calls, *at) {
+                return false;
+            }
+            // The number is that of what is on the PFS: a new file there can get any other one.
+            let number = fs::metadata(scene.pfs.join("b")).unwrap().ino();
+            scene.inside(&format!(
+                "test \"$(stat -c %i b d/n | sort -u)\" = {number}"
+            ));
+            scene.inside("! cp b d/n 2> said; grep -q 'are the same file' said; rm said");
+            let (code, said) = scene.drain(&[]);
+            assert_eq!(code, 0, "{calls} {at}: {said}");
+            let now = tree(&scene.pfs);
+            assert_eq!((&*now["b"], &*now["d/n"]), ("precious\n", "precious\n"));
+            true
+        };
+        assert!((1..).take_while(is_killed).count() > 0, "{calls}");
     }
 }
 

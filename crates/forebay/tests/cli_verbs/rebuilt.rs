@@ -1,7 +1,6 @@
 //! Tables that were made anew from the labels: what they say of the PFS is so, also if a drain was killed before that.
 
 use crate::neighbours::{Scene, changed, holds, tree};
-use crate::stage::{kill, start};
 use std::collections::BTreeMap;
 use std::fs;
 
@@ -178,26 +177,7 @@ fn dies_and_is_rebuilt(
     let up = ["up", "--buffer", scene.root()];
     scene.stage.say(&up).ends_with(0);
     scene.inside(inside);
-    let bridge = scene.stage.bridge_pid();
-    let mut strace = scene.stage.command("strace");
-    strace.args(["-f", "-qq", "-o", "/dev/null", "-e"]);
-    strace.arg(format!("trace={calls}"));
-    strace
-        .arg("-e")
-        .arg(format!("inject={calls}:signal=KILL:when={at}"));
-    strace.args(["-p", &bridge.to_string()]);
-    let mut strace = start(strace);
-    scene.stage.wait_for_tracer(bridge);
-    let (code, said) = scene.drain(&[]);
-    let died = scene.stage.bridges().is_empty();
-    kill("TERM", strace.id());
-    strace.wait().unwrap();
-    if !died {
-        assert_eq!(code, 0, "{name}: {said}");
-        scene
-            .stage
-            .say(&["down", "--buffer", scene.root()])
-            .ends_with(0);
+    if !scene.is_killed_in_drain(calls, at) {
         return false;
     }
     let mut instances = fs::read_dir(scene.stage.path("storage")).unwrap();
