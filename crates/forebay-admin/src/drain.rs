@@ -203,14 +203,18 @@ pub struct Inventory {
     pub specials: u64,
     /// Entries of the PFS that were renamed in the buffer, but not yet on the PFS.
     pub renamed: u64,
-    /// Entries of the PFS that were removed or replaced in the buffer, but not yet on the PFS.
+    /// Entries of the PFS that were removed in the buffer, but not yet on the PFS.
     pub removed: u64,
+    /// Entries of the PFS in whose place something else is in the buffer, or from where they were renamed, but not yet on the PFS.
+    #[serde(default)]
+    pub replaced: u64,
 }
 
 impl Inventory {
     /// Does the PFS differ from the buffer's view in anything?
     pub fn is_dirty(&self) -> bool {
-        self.dirty_files + self.dirs + self.symlinks + self.specials + self.renamed + self.removed
-            > 0
+        let gone = self.removed + self.replaced;
+        let made = self.dirty_files + self.dirs + self.symlinks + self.specials;
+        made + self.renamed + gone > 0
     }
 }

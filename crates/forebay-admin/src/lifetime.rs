@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// As what a process of `forebay` uses a bridge.
+/// The verb by which a process uses a bridge.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verb {
@@ -26,7 +26,7 @@ pub struct LifetimeStatus {
     pub stay: bool,
     /// The bridge is about to end and takes no further run.
     pub ending: bool,
-    /// Process ids of the runs that use the bridge.
+    /// Process ids of the runs, mounts and drains that use the bridge.
     pub runs: Vec<u32>,
     /// What each of them is.
     #[serde(default)]
@@ -37,7 +37,7 @@ pub struct LifetimeStatus {
 }
 
 impl LifetimeStatus {
-    /// Process ids of the runs, each with what it is.
+    /// The processes of [`LifetimeStatus::runs`], each with what it is.
     pub fn users(&self) -> impl Iterator<Item = (u32, Verb)> {
         let verbs = self.verbs.iter().copied();
         let verbs = verbs.chain(std::iter::repeat(Verb::default()));

@@ -3,6 +3,7 @@
 //! The driver (`forebay fsck`) gathers what is found and carries out the mends. Nothing here removes what may hold data.
 
 use crate::facts::{Attr, Label, LabelParent};
+use crate::label::is_void;
 use crate::markers::may_be_unmade;
 use crate::path::TreePath;
 use crate::record::{BridgeId, Kind, ObjectName, PathRecord, Shape};
@@ -256,6 +257,9 @@ impl Nameless {
     /// the place that its label tells; `None`: its directory has no path.
     pub fn adopted(self, record: PathRecord, spot: Option<Spot>) -> Adoption {
         let Nameless(Survivor { object, label, .. }) = self;
+        if is_void(&label) {
+            return Adoption::Remove;
+        }
         let is_right = |spot: &Spot| !spot.is_taken && spot.parent.as_ref() == Some(&label.parent);
         let path = match spot.filter(is_right) {
             Some(spot) => spot.path,
@@ -285,7 +289,7 @@ mod tests {
             kind,
             parent: LabelParent::Object(ObjectId(5)),
             name: b"f".to_vec(),
-            origin: None,
+            origin: (kind == Kind::Moved).then(|| path("old")),
             hides: None,
             renamed: None,
         }
@@ -523,6 +527,14 @@ mod tests {
             }
             Adoption::Remove => None,
         }
+    }
+
+    #[test]
+    fn what_speaks_of_nothing_is_no_name() {
+        let void = crate::label::void_label(&path("d/f"));
+        let nameless = Nameless::new(OBJECT, Shape::File, Some(void), 70);
+        let record = nameless.record(BridgeId(1), 9);
+        assert_eq!(nameless.adopted(record, Some(spot())), Adoption::Remove);
     }
 
     #[test]

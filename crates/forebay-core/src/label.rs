@@ -21,6 +21,23 @@ pub fn label_of(path: &TreePath, record: &PathRecord, place: &Place) -> Label {
     }
 }
 
+/// The label of a marker that speaks of nothing any more, and was at `path`. See [`crate::ops::FollowUp::Void`].
+pub fn void_label(path: &TreePath) -> Label {
+    Label {
+        kind: Kind::Moved,
+        parent: LabelParent::Lower(path.parent()),
+        name: path.name().to_vec(),
+        origin: None,
+        hides: None,
+        renamed: None,
+    }
+}
+
+/// Is it such a label?
+pub(crate) fn is_void(label: &Label) -> bool {
+    label.kind == Kind::Moved && label.origin.is_none()
+}
+
 /// What was renamed, if the record is one of something renamed.
 pub(crate) fn renamed(record: &PathRecord) -> Option<Identity> {
     let arriving = record.arriving.as_deref().copied();

@@ -193,6 +193,12 @@ impl PathRecord {
         self.chosen.is_some() && self.chosen.as_deref().copied() == replaces
     }
 
+    /// Was something of the PFS removed here, with nothing in its place, and not renamed from here?
+    pub fn is_removal(&self) -> bool {
+        let is_leaving = self.replaces.is_some_and(Identity::is_leaving);
+        self.kind == Kind::Whiteout && self.hides.is_some() && !is_leaving
+    }
+
     /// It is on the PFS now as this.
     pub(crate) fn is_there_as(&mut self, there: Identity) {
         self.replaces = Some(there);

@@ -12,6 +12,7 @@ pub use learning::{Sight, learned};
 use crate::drain::waiting_path;
 use crate::facts::{Label, LabelParent};
 use crate::identity::Identity;
+use crate::label::is_void;
 use crate::path::TreePath;
 use crate::record::{BridgeId, Kind, ObjectId, ObjectName, PathRecord};
 use crate::table::Change;
@@ -64,16 +65,19 @@ pub struct Rebuilt {
     pub records: Vec<(TreePath, PathRecord)>,
     /// Objects of which the labels tell another place.
     pub moved: Vec<ObjectName>,
+    /// Markers that speak of nothing any more.
+    pub void: Vec<ObjectName>,
     /// What was not clear.
     pub problems: Vec<Problem>,
 }
 
 impl Rebuilt {
-    /// What makes the tables. The marks tell the next start to write the labels that are wrong now.
+    /// What makes the tables. The marks tell the next start to write the labels that are wrong now, and to remove what speaks of nothing.
     pub fn into_changes(self) -> Vec<Change> {
         let records = self.records.into_iter();
         let puts = records.map(|(path, record)| Change::Put { path, record });
         puts.chain(self.moved.into_iter().map(Change::Relabel))
+            .chain(self.void.into_iter().map(Change::Doom))
             .collect()
     }
 }
@@ -127,6 +131,10 @@ pub fn rebuild(
     let mut taken = BTreeSet::new();
     let mut rebuilt = Rebuilt::default();
     for (i, survivor) in survivors.iter().enumerate() {
+        if is_void(&survivor.label) {
+            rebuilt.void.push(survivor.object);
+            continue;
+        }
         let mut path = ancestry.path(i).unwrap_or_else(|| {
             let name = survivor.label.name.clone();
             rebuilt.problems.push(Problem::LostDirectory { name });
@@ -156,8 +164,8 @@ pub fn rebuild(
     rebuilt
 }
 
-/// Objects whose labels name a directory otherwise than these records do: a drain was killed when it had written them, and not yet
-/// the label of what they are in.
+/// Objects whose labels name a directory otherwise than these records do: a drain was killed between them and the label of
+/// what they are in.
 fn ahead(survivors: &[Survivor], records: &[(TreePath, PathRecord)]) -> Vec<ObjectName> {
     let parents = survivors.iter().map(|s| (s.object, &s.label.parent));
     let parents: BTreeMap<_, _> = parents.collect();
@@ -177,7 +185,11 @@ fn ahead(survivors: &[Survivor], records: &[(TreePath, PathRecord)]) -> Vec<Obje
     };
     let is_ahead = |path: &TreePath, object| match parents.get(object) {
         Some(LabelParent::Lower(told)) => lower(&path.parent()).is_some_and(|dir| dir != *told),
-        _ => false,
+        Some(LabelParent::Object(oid)) => {
+            let dir = by_path.get(&path.parent());
+            dir.is_none_or(|dir| dir.object.oid != *oid)
+        }
+        None => false,
     };
     let objects = records.iter().map(|(path, record)| (path, &record.object));
     let ahead = objects.filter(|(path, object)| is_ahead(path, object));
@@ -200,6 +212,9 @@ struct Ancestry<'a> {
     survivors: &'a [Survivor],
     dirs: BTreeMap<ObjectId, usize>,
     moved: BTreeMap<TreePath, usize>,
+    /// Where a drain may have brought what was renamed, before it has written so on the label of that, and where it was. What is in it
+    /// may tell the new place.
+    further: BTreeMap<TreePath, TreePath>,
     paths: BTreeMap<usize, Option<TreePath>>,
 }
 
@@ -209,6 +224,7 @@ impl<'a> Ancestry<'a> {
             survivors,
             dirs: BTreeMap::new(),
             moved: BTreeMap::new(),
+            further: BTreeMap::new(),
             paths: BTreeMap::new(),
         };
         for (i, s) in survivors.iter().enumerate() {
@@ -216,10 +232,16 @@ impl<'a> Ancestry<'a> {
             if matches!(s.label.kind, Kind::Dir | Kind::Moved) {
                 ancestry.dirs.insert(s.object.oid, i);
             }
-            if let (Kind::Moved, Some(origin)) = (s.label.kind, &s.label.origin) {
+            // Nothing is in a file.
+            let is_file = s.label.renamed.is_some_and(|known| !known.is_dir());
+            if let (Kind::Moved, Some(origin), false) = (s.label.kind, &s.label.origin, is_file) {
                 ancestry.moved.insert(origin.clone(), i);
-                // Its own label may tell the place before, if a drain was killed: see `learned`.
-                ancestry.moved.insert(waiting_path(s.object.oid), i);
+                let waits = waiting_path(s.object.oid);
+                ancestry.further.insert(waits, origin.clone());
+                if let LabelParent::Lower(dir) = &s.label.parent {
+                    let end = dir.join(&s.label.name);
+                    ancestry.further.insert(end, origin.clone());
+                }
             }
         }
         ancestry
@@ -246,19 +268,26 @@ impl<'a> Ancestry<'a> {
 
     /// Where a directory of the PFS is in the buffer, given what was renamed.
     fn path_of_lower(&mut self, lower: &TreePath, asker: usize) -> Option<TreePath> {
+        let mut places = vec![lower.clone()];
         let mut at = lower.clone();
-        loop {
-            match self.moved.get(&at).copied() {
-                Some(index) if index != asker => {
-                    let now = self.path(index)?;
-                    return lower.rebase(&at, &now);
-                }
-                _ => {}
-            }
-            if at.is_root() {
-                return Some(lower.clone());
-            }
+        while !at.is_root() {
+            let before = self.further.get(&at);
+            places.extend(before.and_then(|before| lower.rebase(&at, before)));
             at = at.parent();
         }
+        for place in &places {
+            let mut at = place.clone();
+            loop {
+                match self.moved.get(&at).copied() {
+                    Some(index) if index != asker => {
+                        let now = self.path(index)?;
+                        return place.rebase(&at, &now);
+                    }
+                    _ if at.is_root() => break,
+                    _ => at = at.parent(),
+                }
+            }
+        }
+        Some(lower.clone())
     }
 }

@@ -48,7 +48,10 @@ fn count(
     let attr = ground.objects.attr(record.object).ok();
     let dirty = is_dirty(path, record, attr.as_ref());
     if record.hides.is_some() {
-        inv.removed += 1;
+        match record.is_removal() {
+            true => inv.removed += 1,
+            false => inv.replaced += 1,
+        }
     }
     match record.kind {
         Kind::Dir => inv.dirs += u64::from(dirty),

@@ -128,7 +128,12 @@ impl Durability {
             // There is nothing that it could wait for.
             return self.reached(self.last_commit());
         }
-        // Either this sees that the thread sleeps, or the thread sees the commit before it does.
+        self.rouse();
+    }
+
+    /// There is something to be done, and may have been nothing before.
+    pub(crate) fn rouse(&self) {
+        // Either this sees that the thread sleeps, or the thread sees what is to be done before it does.
         fence(Ordering::SeqCst);
         if self.sleeps.load(Ordering::SeqCst) {
             self.wake(|_| {});
@@ -166,14 +171,18 @@ impl Durability {
     }
 
     /// What comes next, when its time has come.
-    fn next(&self, has_removed: bool, unmade: impl Fn() -> Unmade) -> SyncRound<Asker> {
+    fn next(
+        &self,
+        has_removed: impl Fn() -> bool,
+        unmade: impl Fn() -> Unmade,
+    ) -> SyncRound<Asker> {
         let mut syncing = self.syncing.lock();
         loop {
             self.sleeps.store(true, Ordering::SeqCst);
             fence(Ordering::SeqCst);
             let beside = Beside {
                 is_durable: self.is_durable(self.last_commit()),
-                has_removed,
+                has_removed: has_removed(),
                 unmade: unmade(),
             };
             let round = syncing.next(self.start.elapsed(), beside);
@@ -196,10 +205,9 @@ impl Durability {
     pub(crate) fn run(&self, server: &ServerHandle, ready: impl FnOnce()) {
         let owner = self.own(&server.log);
         ready();
-        let mut has_removed = false;
         let mut trimmed = self.last_commit();
         loop {
-            match self.next(has_removed, || server.objects.unmade()) {
+            match self.next(|| server.has_removed(), || server.objects.unmade()) {
                 SyncRound::Sync {
                     askers,
                     mut early,
@@ -211,15 +219,16 @@ impl Durability {
                     });
                     answer(server, early, status, commit);
                     answer(server, askers, status, commit);
-                    has_removed = status == 0;
                 }
-                SyncRound::Unlink => has_removed = server.unlink_removed(),
+                SyncRound::Unlink => {
+                    server.unlink_removed();
+                }
                 SyncRound::Mark => follow::make_markers(server),
                 SyncRound::Wait(_) | SyncRound::End => break,
             }
             // After the round, so that nobody waits for it who has asked by now.
             let last = self.last_commit();
-            let rests = !has_removed && self.is_durable(last);
+            let rests = self.is_durable(last) && !server.has_removed();
             let limit = if rests {
                 COMMITS_AT_REST
             } else {
@@ -291,7 +300,7 @@ mod tests {
             early: Vec::new(),
             whole: false,
         };
-        assert_eq!(durability.next(false, || Unmade::None), sync);
+        assert_eq!(durability.next(|| false, || Unmade::None), sync);
     }
 
     #[test]

@@ -35,7 +35,10 @@ pub(crate) fn begin(server: &ServerHandle, follow_ups: &[FollowUp], after: &mut 
                 Ok(Retired::Unmade) => server.namespace.unmade_marker_gone(*object),
                 Ok(Retired::Kept) => {}
                 // Whoever removes files of a full disk may write in the next moment.
-                Ok(Retired::Waits) => after.all |= server.objects.is_short_of_space(),
+                Ok(Retired::Waits) => {
+                    after.all |= server.objects.is_short_of_space();
+                    server.durability.rouse();
+                }
                 Ok(Retired::InUse) => after.objects.push(*object),
                 // The mark stays, and the next start tries again.
                 Err(e) => server.log.limited(
@@ -46,6 +49,15 @@ pub(crate) fn begin(server: &ServerHandle, follow_ups: &[FollowUp], after: &mut 
             // It gets the label that is right when it is made.
             FollowUp::Relabel(object, _) if server.objects.is_unmade(*object) => {}
             FollowUp::Relabel(object, _) => relabel(server, *object),
+            FollowUp::Void(object, _) if server.objects.is_unmade(*object) => {}
+            FollowUp::Void(object, path) => {
+                let written = server
+                    .objects
+                    .write_label(*object, &label::void_label(path));
+                if let Err(e) = written {
+                    say_unlabelled(server, *object, &Unlabelled::Object(e));
+                }
+            }
             // It waits since before the commit.
             FollowUp::Mark(_) => {}
             FollowUp::Touch(Place::Born(object)) => server.objects.touch(*object),
@@ -86,6 +98,7 @@ impl AfterSync {
                 Some(Ok(())) => server.namespace.object_gone(object),
                 outcome => {
                     server.objects.retire_later(object);
+                    server.durability.rouse();
                     if let Some(Err(e)) = outcome {
                         server
                             .log

@@ -347,10 +347,11 @@ impl ServerHandle {
         };
         let recovered = recover::recover(&server, past)?;
         if server.left_alone.is_none() {
+            // What it finds elsewhere is to be resumed.
+            learn::learn(&server)?;
             for remark in forebay_mover::resume(server.ground())? {
                 server.log.line(format_args!("{remark}"));
             }
-            learn::learn(&server)?;
         }
         // Nothing is served that a power loss could take back to another life.
         server.namespace.sync()?;

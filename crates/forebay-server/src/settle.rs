@@ -99,7 +99,18 @@ impl ServerHandle {
         }
         self.settled.removed.lock().add(removed);
         self.durability.reached(now);
+        // Not only its own thread makes durable what is committed.
+        self.durability.rouse();
         Ok(())
+    }
+
+    /// Are there files that no sync point needs any more? Takes no lock of the namespace.
+    pub(crate) fn has_removed(&self) -> bool {
+        if self.durability.is_durable(self.durability.last_commit()) {
+            // Some may have been removed when their commit was durable already.
+            self.settle_removed();
+        }
+        !self.settled.removed.lock().is_empty()
     }
 
     /// Is everything up to this commit durable, and nothing else to be written? Then what was removed by then may go.
@@ -108,6 +119,12 @@ impl ServerHandle {
         if !self.durability.is_durable(commit) || self.namespace.is_sync_due() {
             return false;
         }
+        self.settle_removed();
+        true
+    }
+
+    /// If all commits are durable, what was removed may go.
+    fn settle_removed(&self) {
         let removed = self.objects.removed_so_far();
         // Taken first: whatever was removed until then is in the commits that are asked for now.
         if self.durability.is_durable(self.durability.last_commit()) {
@@ -115,7 +132,6 @@ impl ServerHandle {
         } else {
             self.objects.keep_removed(removed);
         }
-        true
     }
 
     /// Makes the contents of all files durable that are in the buffer.

@@ -39,6 +39,8 @@ pub fn rebuilt_of_one(
     }
     let moved = rebuilt.moved.into_iter().filter(is_own);
     changes.extend(moved.map(Change::Relabel));
+    let void = rebuilt.void.into_iter().filter(is_own);
+    changes.extend(void.map(Change::Doom));
     if !Mutation::RebuiltTablesForgetWhatIsOver.is(mutation) {
         // No absence is taken for an earlier one.
         let floor = (u64::from(epoch) << 32).to_le_bytes().to_vec();

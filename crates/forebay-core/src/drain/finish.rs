@@ -295,7 +295,8 @@ impl Strand for List {
             let is_lost =
                 record.kind == Kind::Moved && sheet.has_failed_for(path, &Reason::Changed);
             // It keeps back the other names of its object.
-            let has_others = attr.as_ref().is_some_and(|attr| attr.nlink > 1);
+            let has_others =
+                has_contents(record) && attr.as_ref().is_some_and(|attr| attr.nlink > 1);
             let lacks_dir = has_others && sheet.has_failed_for(path, &Reason::NoDirectory);
             if is_lost || lacks_dir || is_dirty(path, record, attr.as_ref()) {
                 let contents = attr.filter(|_| has_contents(record));

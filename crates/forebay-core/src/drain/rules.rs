@@ -13,6 +13,7 @@ use crate::ops::FollowUp;
 use crate::path::TreePath;
 use crate::pfs_kind::SyncBy;
 use crate::record::{Kind, ObjectId, ObjectName, PathRecord, Stamp, Transit};
+use crate::repair::is_marker;
 use crate::speakers::{Lowers, Speaker, Word};
 use crate::table::Change;
 use std::collections::BTreeMap;
@@ -573,8 +574,14 @@ pub(super) fn commit_of(
         }
         let object = before.object;
         let Some(mut record) = after else {
-            deletes.push(Change::Delete { path, object });
+            deletes.push(Change::Delete {
+                path: path.clone(),
+                object,
+            });
             puts.push(Change::Doom(object));
+            if is_marker(before.kind) {
+                follow_ups.push(FollowUp::Void(object, path));
+            }
             removals.push(FollowUp::Remove(object));
             continue;
         };
@@ -691,7 +698,8 @@ pub(super) fn relocated(
     for top in carried {
         labels.extend(labels_below(facts, &top, from)?);
     }
-    Ok((updates, labels.into_iter().collect()))
+    // Those of what is in something carried come before that of the carried one.
+    Ok((updates, labels.into_iter().rev().collect()))
 }
 
 /// The labels below `top` that name a directory of the PFS at or below `lower`.

@@ -163,6 +163,9 @@ pub enum FollowUp {
     Remove(ObjectName),
     /// Write the label anew from the record at this path; then the relabel mark may go.
     Relabel(ObjectName, TreePath),
+    /// Write on a marker that no record names any more that it speaks of nothing: it is unlinked later, and another thing may come to the
+    /// place of which it spoke before.
+    Void(ObjectName, TreePath),
     /// Make the marker, which a record names from now on, some time; then the relabel mark may go. Most are gone before.
     Mark(ObjectName),
     /// A name in this directory appeared or went: set its mtime and ctime to now.

@@ -54,6 +54,7 @@ fn assert_marked(decision: &Decision) {
             FollowUp::Relabel(object, _) | FollowUp::Mark(object) => {
                 decision.batch.contains(&Change::Relabel(*object))
             }
+            FollowUp::Void(object, _) => decision.batch.contains(&Change::Doom(*object)),
             FollowUp::Touch(_) => true,
         };
         assert!(marked, "no mark for {follow_up:?}");

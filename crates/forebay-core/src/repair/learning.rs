@@ -1,7 +1,7 @@
 //! What rebuilt records do not know of the PFS, because no label tells it.
 //!
-//! Of something renamed the label tells what it was. Where it is may be something else than the label tells, if a drain was killed
-//! before it had written the label: it is looked for. Of what is hidden no label tells what it was: it is taken for what is there at
+//! Of something renamed the label tells what it was. It may lie elsewhere than its label tells, if a drain was killed before it
+//! had written that: it is looked for. Of what is hidden no label tells what it was: it is taken for what is there at
 //! the first start after, unless that can be something renamed that was not found.
 
 use crate::drain::waiting_path;
@@ -128,7 +128,10 @@ impl Renamed {
                 self.by_place.insert(place.clone(), at);
                 self.places.insert(place.clone());
             }
-            None => self.lost.push(moved.known),
+            // Nothing can be it that comes, but what is there can.
+            None => self
+                .lost
+                .push(moved.known.filter(|known| *known != Identity::NOTHING)),
         }
         self.places.insert(moved.origin.clone());
         self.by_origin.insert(moved.origin.clone(), at);

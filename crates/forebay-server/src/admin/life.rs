@@ -41,7 +41,7 @@ impl Life {
 
     /// A run that uses the bridge from its start. One that is gone already does not need it.
     pub fn begin(&self, pid: u32) {
-        // What it is for it says when it attaches.
+        // It counts as a run until it attaches and says what it is.
         if let Ok(guest) = Guest::new(pid, Verb::Run) {
             let late = self.0.lock().attach(pid, guest);
             assert_ne!(late, Err(Ending), "nothing has ended it yet");

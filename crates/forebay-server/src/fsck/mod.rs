@@ -246,7 +246,10 @@ fn look(
     for (_, record) in &records {
         *names.entry(record.object.oid).or_default() += 1;
     }
-    let to_label: HashSet<_> = tables.marks()?.relabel.into_iter().collect();
+    let marks = tables.marks()?;
+    let to_label: HashSet<_> = marks.relabel.into_iter().collect();
+    // These are removed at the end: a drain that was resumed at the start has left them.
+    let doomed: HashSet<_> = marks.doomed.into_iter().collect();
     for (path, record) in &records {
         let object = record.object;
         let found = FoundRecord {
@@ -275,7 +278,8 @@ fn look(
                 if shape(object) == Shape::Dir {
                     findings.extend(strays(server, object)?.into_iter().map(only_said));
                 }
-                findings.extend(judge_object(object, is_named(object)?));
+                let is_right = doomed.contains(&object) || is_named(object)?;
+                findings.extend(judge_object(object, is_right));
             }
         }
     }

@@ -403,7 +403,7 @@ fn a_signal_to_a_command_that_waits_for_the_drain_of_another_ends_the_wait_and_n
     }
     let down = stage.say(&["down", "--buffer", "pfs"]).ends_with(1);
     down.tells(&format!(
-        "`forebay drain` (process {}) is at work",
+        "a drain (process {}) is at work",
         first.id()
     ));
     kill("INT", first.id());
@@ -533,4 +533,24 @@ fn what_is_written_through_a_mapping_to_a_copy_that_was_drained_arrives() {
         // A reader changes nothing.
         run(&["cat", "pfs/f"]).ends_with(0).tells(" 0 files");
     }
+}
+
+#[test]
+fn what_was_drained_leaves_the_storage_although_the_bridge_stays() {
+    let stage = Stage::new();
+    let pfs = stage.pfs();
+    fs::create_dir_all(pfs.join("d")).unwrap();
+    fs::write(pfs.join("d/old"), "old\n").unwrap();
+    stage.say(&["up", "--buffer", "pfs"]).ends_with(0);
+    let script = "echo new > pfs/new; rm -r pfs/d; mv pfs/f pfs/g";
+    fs::write(pfs.join("f"), "f\n").unwrap();
+    stage.script(&["--no-drain"], script).ends_with(0);
+    stage.say(&["drain", "--buffer", "pfs"]).ends_with(0);
+    // Nobody changes anything any more, and the space comes back all the same.
+    stage.wait_for("the end of the backing files", || {
+        let mut find = stage.command("find");
+        find.args(["storage", "-path", "*/obj/*", "-type", "f"]);
+        finish(find).out.is_empty()
+    });
+    stage.say(&["down", "--buffer", "pfs"]).ends_with(0);
 }
