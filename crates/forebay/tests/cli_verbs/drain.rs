@@ -402,10 +402,7 @@ fn a_signal_to_a_command_that_waits_for_the_drain_of_another_ends_the_wait_and_n
         }
     }
     let down = stage.say(&["down", "--buffer", "pfs"]).ends_with(1);
-    down.tells(&format!(
-        "a drain (process {}) is at work",
-        first.id()
-    ));
+    down.tells(&format!("a drain (process {}) is at work", first.id()));
     kill("INT", first.id());
     wait(first).ends_with(75).tells("left in the buffer");
     stage.say(&["drain", "--buffer", "pfs"]).ends_with(0);
