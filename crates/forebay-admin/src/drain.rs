@@ -205,7 +205,7 @@ pub struct Inventory {
     pub renamed: u64,
     /// Entries of the PFS that were removed in the buffer, but not yet on the PFS.
     pub removed: u64,
-    /// Entries of the PFS in whose place something else is in the buffer, or from where they were renamed, but not yet on the PFS.
+    /// Places of the PFS where the buffer shows something else, or from which something was renamed; the PFS does not have that yet.
     #[serde(default)]
     pub replaced: u64,
 }

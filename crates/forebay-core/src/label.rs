@@ -21,7 +21,8 @@ pub fn label_of(path: &TreePath, record: &PathRecord, place: &Place) -> Label {
     }
 }
 
-/// The label of a marker that speaks of nothing any more, and was at `path`. See [`crate::ops::FollowUp::Void`].
+/// The label of a marker that speaks of nothing any more, and was at `path` in the buffer. It names no directory of the PFS: nobody
+/// looks for its place. See [`crate::ops::FollowUp::Void`].
 pub fn void_label(path: &TreePath) -> Label {
     Label {
         kind: Kind::Moved,

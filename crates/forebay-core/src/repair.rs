@@ -212,8 +212,7 @@ struct Ancestry<'a> {
     survivors: &'a [Survivor],
     dirs: BTreeMap<ObjectId, usize>,
     moved: BTreeMap<TreePath, usize>,
-    /// Where a drain may have brought what was renamed, before it has written so on the label of that, and where it was. What is in it
-    /// may tell the new place.
+    /// Places to which a drain may have moved something renamed whose label still tells the old place; each with that old place.
     further: BTreeMap<TreePath, TreePath>,
     paths: BTreeMap<usize, Option<TreePath>>,
 }
@@ -227,23 +226,28 @@ impl<'a> Ancestry<'a> {
             further: BTreeMap::new(),
             paths: BTreeMap::new(),
         };
+        let mut moved = Vec::new();
         for (i, s) in survivors.iter().enumerate() {
             // One that has opened to the PFS counts as moved; see `label::is_right`.
             if matches!(s.label.kind, Kind::Dir | Kind::Moved) {
                 ancestry.dirs.insert(s.object.oid, i);
             }
             // Nothing is in a file.
-            let is_file = s.label.renamed.is_some_and(|known| !known.is_dir());
+            let known = s.label.renamed.filter(|known| *known != Identity::NOTHING);
+            let is_file = known.is_some_and(|known| !known.is_dir());
             if let (Kind::Moved, Some(origin), false) = (s.label.kind, &s.label.origin, is_file) {
                 ancestry.moved.insert(origin.clone(), i);
                 let waits = waiting_path(s.object.oid);
                 ancestry.further.insert(waits, origin.clone());
-                if let LabelParent::Lower(dir) = &s.label.parent {
-                    let end = dir.join(&s.label.name);
-                    ancestry.further.insert(end, origin.clone());
-                }
+                moved.push((i, origin.clone()));
             }
         }
+        for (i, origin) in moved {
+            let end = ancestry.path(i);
+            ancestry.further.extend(end.map(|end| (end, origin)));
+        }
+        // Found without all of these.
+        ancestry.paths.clear();
         ancestry
     }
 
@@ -289,5 +293,74 @@ impl<'a> Ancestry<'a> {
             }
         }
         Some(lower.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(text: &str) -> TreePath {
+        TreePath::new(text.as_bytes()).unwrap()
+    }
+
+    fn object(seq: u64) -> ObjectName {
+        ObjectName {
+            oid: ObjectId::new(BridgeId(1), 1, seq),
+            link: 0,
+        }
+    }
+
+    fn survivor(seq: u64, kind: Kind, parent: LabelParent, name: &str) -> Survivor {
+        Survivor {
+            object: object(seq),
+            label: Label {
+                kind,
+                parent,
+                name: name.into(),
+                origin: None,
+                hides: None,
+                renamed: None,
+            },
+            ino: seq,
+        }
+    }
+
+    fn moved(seq: u64, parent: LabelParent, name: &str, origin: &str) -> Survivor {
+        let mut survivor = survivor(seq, Kind::Moved, parent, name);
+        survivor.label.origin = Some(path(origin));
+        survivor.label.renamed = Some(Identity::MADE_DIR);
+        survivor
+    }
+
+    /// `x` has gone to `nd/x` on the PFS, and `x/y` in it is to become `nd/x/z`.
+    #[test]
+    fn a_label_that_is_ahead_of_that_of_its_directory_leads_to_it_all_the_same() {
+        let lower = |dir: &str| LabelParent::Lower(path(dir));
+        let rebuilt = rebuild(
+            vec![
+                survivor(1, Kind::Dir, lower(""), "nd"),
+                moved(2, LabelParent::Object(object(1).oid), "x", "x"),
+                moved(3, lower("x"), "z", "x/y"),
+                survivor(4, Kind::File, lower("nd/x/y"), "n"),
+            ],
+            false,
+            BridgeId(1),
+            u64::from,
+        );
+        assert_eq!(rebuilt.problems, []);
+        let file = rebuilt.records.iter().find(|(_, r)| r.object == object(4));
+        assert_eq!(file.unwrap().0, path("nd/x/z/n"));
+        // It is written anew as the other labels tell it.
+        assert_eq!(rebuilt.moved, [object(4)]);
+    }
+
+    #[test]
+    fn what_speaks_of_nothing_is_removed() {
+        let mut void = survivor(1, Kind::File, LabelParent::Lower(path("d")), "f");
+        void.label = crate::label::void_label(&path("d/f"));
+        let rebuilt = rebuild(vec![void], false, BridgeId(1), u64::from);
+        assert_eq!(rebuilt.records, []);
+        assert_eq!(rebuilt.into_changes(), [Change::Doom(object(1))]);
     }
 }

@@ -55,7 +55,7 @@ fn count(
     }
     match record.kind {
         Kind::Dir => inv.dirs += u64::from(dirty),
-        Kind::Moved => inv.renamed += u64::from(dirty),
+        Kind::Moved => inv.renamed += u64::from(dirty || record.hides.is_some()),
         Kind::Whiteout => {}
         Kind::File | Kind::Symlink | Kind::Special => {
             count_object(ground, inv, path, record, attr.as_ref())?;

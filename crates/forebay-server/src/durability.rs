@@ -62,7 +62,7 @@ pub(crate) struct Durability {
     /// Times count from here.
     start: Instant,
     change: Condvar,
-    /// The thread sleeps until it is woken: everything is durable.
+    /// The thread is to be woken when something comes: everything is durable.
     sleeps: AtomicBool,
     /// Memory is to be given back to the system.
     has_freed: AtomicBool,
@@ -189,8 +189,8 @@ impl Durability {
             match round {
                 SyncRound::Wait(None) => self.change.wait(&mut syncing),
                 SyncRound::Wait(Some(until)) => {
-                    // Further commits change nothing.
-                    self.sleeps.store(false, Ordering::SeqCst);
+                    // If a sync point is due already, further commits change nothing.
+                    self.sleeps.store(beside.is_durable, Ordering::SeqCst);
                     self.change.wait_until(&mut syncing, self.start + until);
                 }
                 round => {

@@ -120,7 +120,7 @@ pub(crate) fn relabel(server: &ServerHandle, object: ObjectName) {
     }
 }
 
-/// The mark stays, and the next start tries again.
+/// The mark stays: the next start tries again, or removes it.
 fn say_unlabelled(server: &ServerHandle, object: ObjectName, why: &Unlabelled) {
     server.log.limited(
         Cause::Io,

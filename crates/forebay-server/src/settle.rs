@@ -104,7 +104,8 @@ impl ServerHandle {
         Ok(())
     }
 
-    /// Are there files that no sync point needs any more? Takes no lock of the namespace.
+    /// Lets go what was removed, if all commits are durable. Are there files that no sync point needs any more? Takes no lock of the
+    /// namespace.
     pub(crate) fn has_removed(&self) -> bool {
         if self.durability.is_durable(self.durability.last_commit()) {
             // Some may have been removed when their commit was durable already.

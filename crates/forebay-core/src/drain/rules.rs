@@ -547,7 +547,7 @@ impl Update {
 }
 
 /// The commit that makes the updates true, if each record still is what it was. Gives also the records
-/// as they are afterwards. Labels follow in the order of `labels` and `updates`, and what goes comes last: see
+/// as they are afterwards. Labels follow in the order of `labels` and `updates`, and files are removed last: see
 /// [`crate::repair::learned`], which sees what a kill in between has left.
 pub(super) fn commit_of(
     facts: &dyn DrainFacts,

@@ -123,6 +123,9 @@ pub fn fsck(instance: &Path, options: Options) -> Result<FsckReport, Error> {
     };
     report.withheld = withheld.into_iter().map(told).collect();
     report.left_alone = server.left_alone.clone();
+    // What a drain that was resumed has left.
+    server.sync_point()?;
+    while server.unlink_removed() {}
     look_and_mend(&server, options.mend, &mut report)?;
     recover::end(&server)?;
     server.objects.sweep();
@@ -246,10 +249,7 @@ fn look(
     for (_, record) in &records {
         *names.entry(record.object.oid).or_default() += 1;
     }
-    let marks = tables.marks()?;
-    let to_label: HashSet<_> = marks.relabel.into_iter().collect();
-    // These are removed at the end: a drain that was resumed at the start has left them.
-    let doomed: HashSet<_> = marks.doomed.into_iter().collect();
+    let to_label: HashSet<_> = tables.marks()?.relabel.into_iter().collect();
     for (path, record) in &records {
         let object = record.object;
         let found = FoundRecord {
@@ -278,8 +278,7 @@ fn look(
                 if shape(object) == Shape::Dir {
                     findings.extend(strays(server, object)?.into_iter().map(only_said));
                 }
-                let is_right = doomed.contains(&object) || is_named(object)?;
-                findings.extend(judge_object(object, is_right));
+                findings.extend(judge_object(object, is_named(object)?));
             }
         }
     }

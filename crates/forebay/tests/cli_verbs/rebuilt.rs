@@ -111,7 +111,7 @@ fn what_was_renamed_to_its_old_path_is_known_after_a_rebuild() {
 }
 
 /// What is on the PFS, and what a program does.
-const RENAMES: [(&str, &str, &str); 9] = [
+const RENAMES: [(&str, &str, &str); 10] = [
     ("files exchanged", "echo A > x; echo B > y", "exchange x y"),
     (
         "directories exchanged",
@@ -152,6 +152,11 @@ const RENAMES: [(&str, &str, &str); 9] = [
         "something new in what is carried",
         "mkdir -p x/y; echo A > x/y/f",
         "mv x/y t; mkdir t/n; echo n > t/n/n; mv x d; mv t d/y",
+    ),
+    (
+        "carried into something new, under another name",
+        "mkdir -p x/y; echo A > x/y/f",
+        "mv x/y t; mkdir t/n; echo n > t/n/n; mkdir nd; mv x nd/x; mv t nd/x/z",
     ),
 ];
 
