@@ -212,8 +212,6 @@ struct Ancestry<'a> {
     survivors: &'a [Survivor],
     dirs: BTreeMap<ObjectId, usize>,
     moved: BTreeMap<TreePath, usize>,
-    /// Places to which a drain may have moved something renamed whose label still tells the old place; each with that old place.
-    further: BTreeMap<TreePath, TreePath>,
     paths: BTreeMap<usize, Option<TreePath>>,
 }
 
@@ -223,31 +221,19 @@ impl<'a> Ancestry<'a> {
             survivors,
             dirs: BTreeMap::new(),
             moved: BTreeMap::new(),
-            further: BTreeMap::new(),
             paths: BTreeMap::new(),
         };
-        let mut moved = Vec::new();
         for (i, s) in survivors.iter().enumerate() {
             // One that has opened to the PFS counts as moved; see `label::is_right`.
             if matches!(s.label.kind, Kind::Dir | Kind::Moved) {
                 ancestry.dirs.insert(s.object.oid, i);
             }
-            // Nothing is in a file.
-            let known = s.label.renamed.filter(|known| *known != Identity::NOTHING);
-            let is_file = known.is_some_and(|known| !known.is_dir());
-            if let (Kind::Moved, Some(origin), false) = (s.label.kind, &s.label.origin, is_file) {
+            if let (Kind::Moved, Some(origin)) = (s.label.kind, &s.label.origin) {
                 ancestry.moved.insert(origin.clone(), i);
-                let waits = waiting_path(s.object.oid);
-                ancestry.further.insert(waits, origin.clone());
-                moved.push((i, origin.clone()));
+                // Its own label may tell the place before, if a drain was killed: see `learned`.
+                ancestry.moved.insert(waiting_path(s.object.oid), i);
             }
         }
-        for (i, origin) in moved {
-            let end = ancestry.path(i);
-            ancestry.further.extend(end.map(|end| (end, origin)));
-        }
-        // Found without all of these.
-        ancestry.paths.clear();
         ancestry
     }
 
@@ -272,27 +258,20 @@ impl<'a> Ancestry<'a> {
 
     /// Where a directory of the PFS is in the buffer, given what was renamed.
     fn path_of_lower(&mut self, lower: &TreePath, asker: usize) -> Option<TreePath> {
-        let mut places = vec![lower.clone()];
         let mut at = lower.clone();
-        while !at.is_root() {
-            let before = self.further.get(&at);
-            places.extend(before.and_then(|before| lower.rebase(&at, before)));
+        loop {
+            match self.moved.get(&at).copied() {
+                Some(index) if index != asker => {
+                    let now = self.path(index)?;
+                    return lower.rebase(&at, &now);
+                }
+                _ => {}
+            }
+            if at.is_root() {
+                return Some(lower.clone());
+            }
             at = at.parent();
         }
-        for place in &places {
-            let mut at = place.clone();
-            loop {
-                match self.moved.get(&at).copied() {
-                    Some(index) if index != asker => {
-                        let now = self.path(index)?;
-                        return place.rebase(&at, &now);
-                    }
-                    _ if at.is_root() => break,
-                    _ => at = at.parent(),
-                }
-            }
-        }
-        Some(lower.clone())
     }
 }
 
@@ -324,35 +303,6 @@ mod tests {
             },
             ino: seq,
         }
-    }
-
-    fn moved(seq: u64, parent: LabelParent, name: &str, origin: &str) -> Survivor {
-        let mut survivor = survivor(seq, Kind::Moved, parent, name);
-        survivor.label.origin = Some(path(origin));
-        survivor.label.renamed = Some(Identity::MADE_DIR);
-        survivor
-    }
-
-    /// `x` has gone to `nd/x` on the PFS, and `x/y` in it is to become `nd/x/z`.
-    #[test]
-    fn a_label_that_is_ahead_of_that_of_its_directory_leads_to_it_all_the_same() {
-        let lower = |dir: &str| LabelParent::Lower(path(dir));
-        let rebuilt = rebuild(
-            vec![
-                survivor(1, Kind::Dir, lower(""), "nd"),
-                moved(2, LabelParent::Object(object(1).oid), "x", "x"),
-                moved(3, lower("x"), "z", "x/y"),
-                survivor(4, Kind::File, lower("nd/x/y"), "n"),
-            ],
-            false,
-            BridgeId(1),
-            u64::from,
-        );
-        assert_eq!(rebuilt.problems, []);
-        let file = rebuilt.records.iter().find(|(_, r)| r.object == object(4));
-        assert_eq!(file.unwrap().0, path("nd/x/z/n"));
-        // It is written anew as the other labels tell it.
-        assert_eq!(rebuilt.moved, [object(4)]);
     }
 
     #[test]
