@@ -40,7 +40,7 @@ pub(crate) fn is_void(label: &Label) -> bool {
 }
 
 /// What was renamed, if the record is one of something renamed.
-pub(crate) fn renamed(record: &PathRecord) -> Option<Identity> {
+pub fn renamed(record: &PathRecord) -> Option<Identity> {
     let arriving = record.arriving.as_deref().copied();
     arriving.filter(|_| record.kind == Kind::Moved)
 }
@@ -60,7 +60,8 @@ pub fn label_at(walk: &Walk<'_>, path: &TreePath, record: &PathRecord) -> Outcom
 
 /// Is this label right for the object of the record at `path`?
 ///
-/// Three labels are right beside [`label_at`]. One of an older version does not tell what was renamed. When a directory that was made in the buffer opens to the
+/// Three labels are right beside [`label_at`]. One of an older version does not tell what was renamed. When a directory that was made in
+/// the buffer opens to the
 /// PFS, what lies in it keeps its label, which names the directory by its object. Its record keeps
 /// that object until nothing lies in it. And what is in no directory any more may name any: nobody can tell which one it was in.
 ///

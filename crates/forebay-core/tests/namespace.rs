@@ -4,7 +4,7 @@ mod world;
 
 use forebay_core::facts::{Cred, Label, LabelParent, Settings, Stop};
 use forebay_core::identity::Identity;
-use forebay_core::label::label_at;
+use forebay_core::label::{label_at, void_label};
 use forebay_core::ops::{Answer, GrantTarget, Op};
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, Kind, ObjectId, ObjectName, PathRecord, Token};
@@ -699,6 +699,10 @@ fn nothing_with_data_is_dropped_whatever_labels_are_lost() {
             // Each is in the other one.
             survivor(5, Kind::Dir, LabelParent::Object(object(6).oid), "x"),
             survivor(6, Kind::Dir, LabelParent::Object(object(5).oid), "y"),
+            Survivor {
+                label: void_label(&p("void")),
+                ..survivor(7, Kind::Moved, root(), "void")
+            },
         ],
         false,
         BridgeId(1),
@@ -715,13 +719,15 @@ fn nothing_with_data_is_dropped_whatever_labels_are_lost() {
     assert_eq!(paths[&object(2)], repair::conflict(&p("same"), object(2)));
     assert_eq!(paths[&object(1)], repair::conflict(&p("same"), object(1)));
     assert_eq!(paths[&object(4)], repair::lost(object(4)));
+    // It speaks of nothing, so it goes.
+    assert_eq!(rebuilt.void, [object(7)]);
     // Their labels are to be written anew.
-    let mut moved = rebuilt.moved.clone();
-    moved.sort();
+    let moved = &rebuilt.moved;
     assert_eq!(moved[..3], [object(1), object(2), object(4)]);
     let changes = rebuilt.clone().into_changes();
     let relabels = changes.iter().filter(|c| matches!(c, Change::Relabel(_)));
     assert_eq!(relabels.count(), moved.len());
+    assert!(changes.contains(&Change::Doom(object(7))));
     let same = |problem: &&Problem| matches!(problem, Problem::SameName { .. });
     assert_eq!(rebuilt.problems.iter().filter(same).count(), 2);
 }

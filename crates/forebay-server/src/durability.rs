@@ -304,6 +304,29 @@ mod tests {
     }
 
     #[test]
+    fn a_commit_while_a_marker_waits_is_synced_in_its_own_time() {
+        let longest = Duration::from_millis(1);
+        let durability = Durability::new(StorageOrder::Ordered, longest).unwrap();
+        durability.reached(durability.last_commit());
+        let (tell, told) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            let next = scope.spawn(|| {
+                let unmade = || {
+                    let _ = tell.send(());
+                    Unmade::New
+                };
+                durability.next(|| false, unmade)
+            });
+            told.recv().unwrap();
+            // It holds this until it waits.
+            drop(durability.syncing.lock());
+            durability.committed();
+            let round = next.join().unwrap();
+            assert!(matches!(round, SyncRound::Sync { .. }), "{round:?}");
+        });
+    }
+
+    #[test]
     fn what_ends_with_the_power_is_as_durable_as_it_can_be() {
         let durability = Durability::new(StorageOrder::Volatile, LONGEST_UNSYNCED).unwrap();
         durability.committed();

@@ -22,8 +22,8 @@ pub trait Sight {
 
 /// Of these records, which are all that there are, those that are others now: what they hide and rename is known.
 ///
-/// A record of something that is not where it says gets a mark as if a drain had been killed in the move, so that the next one finds
-/// out what else is to be said otherwise. It relies on the order in which labels are written after a move: first those
+/// A record of something that is not where it says gets a mark as if a drain had been killed in the move, so that whoever resumes
+/// that finds out what else is to be said otherwise. It relies on the order in which labels are written after a move: first those
 /// of what went along, then that of what was renamed.
 pub fn learned(
     records: &[(TreePath, PathRecord)],

@@ -4,6 +4,7 @@ use super::history::Thing;
 use super::model::{Tree, is_dir};
 use super::node::Node;
 use forebay_core::facts::{Label, LabelParent};
+use forebay_core::label::renamed;
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, Kind, ObjectName, PathRecord};
 use forebay_core::table::{Marks, Tables};
@@ -164,11 +165,7 @@ fn check_object(
         name: path.name().to_vec(),
         origin: record.origin.clone(),
         hides: record.hides.clone(),
-        renamed: record
-            .arriving
-            .as_deref()
-            .copied()
-            .filter(|_| record.kind == Kind::Moved),
+        renamed: renamed(record),
     };
     // What lies in a directory that has opened to the PFS may still name it by its object.
     let dir = records.get(&path.parent());

@@ -6,8 +6,9 @@
 use super::env::Env;
 use super::node::{NEVER_FAILS, Node};
 use forebay_core::bridge::{self, Bridge, rebuilt_of_one, version};
+use forebay_core::label::renamed;
 use forebay_core::path::TreePath;
-use forebay_core::record::{BridgeId, Kind, ObjectName, PathRecord, Token};
+use forebay_core::record::{BridgeId, ObjectName, PathRecord, Token};
 use forebay_core::recovery;
 use forebay_core::repair::{Survivor, rebuild};
 use forebay_core::table::Tables;
@@ -132,7 +133,7 @@ fn as_labels_tell((path, record): (TreePath, PathRecord)) -> (TreePath, PathReco
         token: Token::default(),
         copy_of: 0,
         replaces: None,
-        arriving: record.arriving.filter(|_| record.kind == Kind::Moved),
+        arriving: renamed(&record).map(Box::new),
         drained: None,
         ..record
     };

@@ -551,3 +551,18 @@ fn what_was_drained_leaves_the_storage_although_the_bridge_stays() {
     });
     stage.say(&["down", "--buffer", "pfs"]).ends_with(0);
 }
+
+#[test]
+fn what_is_replaced_or_renamed_is_no_removal() {
+    let stage = Stage::new();
+    for name in ["appended", "renamed", "replaced", "removed"] {
+        fs::write(stage.pfs().join(name), "old\n").unwrap();
+    }
+    stage.say(&["up", "--buffer", "pfs"]).ends_with(0);
+    let script =
+        "cd pfs; echo x >> appended; mv renamed new; echo y > z; mv z replaced; rm removed";
+    stage.script(&["--no-drain"], script).ends_with(0);
+    let status = stage.say(&["status", "--buffer", "pfs"]);
+    status.ends_with(0).prints("1 to rename, 1 to remove");
+    stage.say(&["down", "--buffer", "pfs"]).ends_with(0);
+}
