@@ -17,6 +17,8 @@ struct Machine {
     drawn: u64,
     /// One pattern in so many meets something that has nothing to do with locks, and makes all of its writes longer; 0: none.
     bursts: u64,
+    /// The second client's writes take so many times as long.
+    slower: u64,
 }
 
 impl Machine {
@@ -30,6 +32,7 @@ impl Machine {
             seed,
             drawn: 0,
             bursts: 0,
+            slower: 1,
         }
     }
 
@@ -57,7 +60,8 @@ impl Machine {
             let (file, offset) = pattern.place(client, turn);
             let waits = files[file as usize].take(client as usize, offset);
             let handover = if waits { self.handover } else { 0 };
-            let time = self.write + handover + burst;
+            let write = self.write * if client == 1 { self.slower } else { 1 };
+            let time = write + handover + burst;
             sample.nanos.push(self.noisy(time));
             if sample.is_complete() {
                 break;
@@ -186,6 +190,30 @@ fn something_else_that_keeps_writes_now_and_then_makes_no_locks_of_none_and_no_o
         }
     }
     assert!(recognised > 600, "{recognised} of 900");
+}
+
+#[test]
+fn a_client_that_is_slower_than_the_other_hides_no_waits_and_makes_none() {
+    for seed in 0..60 {
+        for (name, locks) in Locks::ALL {
+            let mut machine = Machine {
+                layout: Layout::new(1 << 20, 4),
+                slower: 8,
+                ..Machine::new(locks, 100_000, 2_000_000, seed)
+            };
+            let ProbeResult::Locks(seen) = machine.probe() else {
+                panic!("{name}, seed {seed}: nothing recognised");
+            };
+            assert_eq!(seen.protocol, locks.protocol(), "{name}, seed {seed}");
+            // What a wait costs, and not how much slower the client is.
+            let costs = match locks.protocol() {
+                LockProtocol::None => 0..1,
+                _ => 1_800_000..3_000_000,
+            };
+            let about = format!("{name}, seed {seed}: {}", seen.handover_nanos);
+            assert!(costs.contains(&seen.handover_nanos), "{about}");
+        }
+    }
 }
 
 #[test]

@@ -294,6 +294,13 @@ impl Access {
         }
     }
 
+    /// Its first piece from an offset on, without what lies before that.
+    pub fn next_piece(&self, offset: u64) -> Option<Extent> {
+        let end = self.hull().map_or(0, |hull| hull.end);
+        let rest = (offset < end).then(|| Extent::new(offset, end))?;
+        self.pieces_within(rest).next()
+    }
+
     /// Its contiguous pieces in an extent, by offset.
     pub fn pieces_within(&self, extent: Extent) -> impl Iterator<Item = Extent> + use<'_> {
         let mut at = extent.start;

@@ -385,7 +385,7 @@ impl Arrangement {
         } = pfs;
         let (protocol, source) = match (wishes.locks, measured) {
             (Some(protocol), _) => (protocol, LockSource::Asked),
-            (None, Some(measured)) => (measured.protocol, LockSource::Measured),
+            (None, Some(measured)) => (measured.protocol_on(fs_type), LockSource::Measured),
             (None, None) => (protocol_of(fs_type), LockSource::Type),
         };
         let (granule, granule_source) = first_known(
@@ -445,6 +445,7 @@ mod tests {
 
     const EXT4: i64 = 0xef53;
     const LUSTRE: i64 = 0x0bd0_0bd0;
+    const FUSE: i64 = 0x6573_5546;
 
     const MEASURED: MeasuredLocks = MeasuredLocks {
         protocol: LockProtocol::ServerSide,
@@ -557,7 +558,6 @@ mod tests {
 
     #[test]
     fn what_was_measured_goes_over_the_type_and_what_is_asked_for_over_both() {
-        const FUSE: i64 = 0x6573_5546;
         let nodes = [0, 1, 2, 3];
         let pfs = PfsFacts {
             measured: Some(MEASURED),
@@ -577,6 +577,26 @@ mod tests {
         assert_eq!(arranged.source, LockSource::Asked);
         assert_eq!(arranged.layout, Layout::new(4096, 2));
         assert_eq!(arranged.method, Method::Aligned);
+    }
+
+    #[test]
+    fn a_probe_of_files_of_one_stripe_says_nothing_of_files_with_more() {
+        for protocol in [LockProtocol::ClientToken, LockProtocol::WholeFile] {
+            let on = |fs_type| {
+                let measured = Some(MeasuredLocks {
+                    protocol,
+                    servers: None,
+                    ..MEASURED
+                });
+                let pfs = PfsFacts {
+                    measured,
+                    ..PfsFacts::of_type(fs_type)
+                };
+                Arrangement::new(&Wishes::default(), pfs, &[0, 1, 2, 3], 1).protocol
+            };
+            assert_eq!(on(LUSTRE), LockProtocol::ServerSide);
+            assert_eq!(on(FUSE), protocol);
+        }
     }
 
     #[test]

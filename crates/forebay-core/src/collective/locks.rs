@@ -191,6 +191,20 @@ pub struct MeasuredLocks {
 }
 
 impl MeasuredLocks {
+    /// The protocol to go by on a file system of this type. Locks on servers look like tokens, or like one lock for the whole file, where
+    /// files have one stripe; the next file may have more.
+    pub fn protocol_on(&self, fs_type: i64) -> LockProtocol {
+        let known = protocol_of(fs_type);
+        let as_one_stripe = matches!(
+            self.protocol,
+            LockProtocol::ClientToken | LockProtocol::WholeFile
+        );
+        match known == LockProtocol::ServerSide && as_one_stripe {
+            true => known,
+            false => self.protocol,
+        }
+    }
+
     /// Words for a message to processes that have not looked; zeros for no measurement.
     pub fn to_words(measured: Option<Self>) -> [u64; 3] {
         let words = |m: Self| {

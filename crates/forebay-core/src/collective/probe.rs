@@ -82,6 +82,14 @@ pub struct Sample {
     pub nanos: Vec<u64>,
 }
 
+impl Sample {
+    /// The times of each client.
+    fn spreads(&self) -> [Spread; 2] {
+        let of = |client| self.nanos.iter().copied().skip(client).step_by(2);
+        [0, 1].map(|client| Spread::of(&of(client).collect::<Vec<_>>()))
+    }
+}
+
 /// The patterns to begin with. [`further_patterns`] has those that depend on what they show.
 pub fn first_patterns() -> Vec<Pattern> {
     let mut all = vec![Pattern::Apart];
@@ -149,22 +157,32 @@ pub struct Judgement {
 /// use one mount are one.
 pub fn judge(samples: &[Sample], clients: u32) -> Judgement {
     let apart = samples.iter().find(|s| s.pattern == Pattern::Apart);
-    let base = apart.map_or(Spread::default(), |s| Spread::of(&s.nanos));
+    // Each client counts for itself: one may be slower, and the first that comes to a server gets its lock for nothing.
+    let bases = apart.map_or([Spread::default(); 2], |s| s.spreads());
+    let mut handovers = Vec::new();
     let patterns: Vec<_> = samples
         .iter()
         .map(|sample| {
-            // The first client that comes to a server gets its lock for nothing, so each client counts for itself.
-            let of = |client| sample.nanos.iter().copied().skip(client).step_by(2);
-            let [one, other] = [0, 1].map(|client| Spread::of(&of(client).collect::<Vec<_>>()));
-            let wait = match (one.against(&base), other.against(&base)) {
-                (Wait::Waits, _) | (_, Wait::Waits) => Wait::Waits,
-                (Wait::Free, Wait::Free) => Wait::Free,
+            let spreads = sample.spreads();
+            let waits = [0, 1].map(|client| spreads[client].against(&bases[client]));
+            let wait = match waits {
+                [Wait::Waits, _] | [_, Wait::Waits] => Wait::Waits,
+                [Wait::Free, Wait::Free] => Wait::Free,
                 _ => Wait::Unclear,
             };
-            (sample.pattern, one.median.max(other.median), wait)
+            let more = |client: usize| spreads[client].median - bases[client].median;
+            let waited = [0, 1].into_iter().filter(|&n| waits[n] == Wait::Waits);
+            handovers.extend(waited.map(more).max());
+            let longest = spreads[0].median.max(spreads[1].median);
+            (sample.pattern, longest, wait)
         })
         .collect();
-    let (seen, reason) = seen(&patterns, &base, clients);
+    handovers.sort_unstable();
+    let times = Times {
+        write_nanos: bases[0].median.max(bases[1].median),
+        handover_nanos: handovers.get(handovers.len() / 2).copied().unwrap_or(0),
+    };
+    let (seen, reason) = seen(&patterns, times, clients);
     Judgement {
         seen,
         reason,
@@ -172,9 +190,16 @@ pub fn judge(samples: &[Sample], clients: u32) -> Judgement {
     }
 }
 
+/// Of the slower client.
+#[derive(Clone, Copy)]
+struct Times {
+    write_nanos: u64,
+    handover_nanos: u64,
+}
+
 fn seen(
     patterns: &[(Pattern, u64, Wait)],
-    base: &Spread,
+    times: Times,
     clients: u32,
 ) -> (ProbeResult, &'static str) {
     // What the writes of a pattern did, by the number in it, ascending.
@@ -197,16 +222,12 @@ fn seen(
         _ => None,
     });
     let locks = |protocol, granule_bytes, servers| {
-        let waited = patterns.iter().filter(|(.., wait)| *wait == Wait::Waits);
-        let mut medians: Vec<u64> = waited.map(|(_, median, _)| *median).collect();
-        medians.sort_unstable();
-        let median = medians.get(medians.len() / 2).copied();
         ProbeResult::Locks(MeasuredLocks {
             protocol,
             granule_bytes,
             servers,
-            write_nanos: base.median,
-            handover_nanos: median.map_or(0, |median| median - base.median),
+            write_nanos: times.write_nanos,
+            handover_nanos: times.handover_nanos,
         })
     };
     if patterns.iter().any(|(.., wait)| *wait == Wait::Unclear) {
@@ -314,7 +335,7 @@ fn servers(patterns: &[(Pattern, u64, Wait)], stripe: u64) -> Option<u32> {
     (first.1 == Wait::Waits).then_some(first.0 as u32)
 }
 
-/// The middle of some times, in nanoseconds.
+/// The middle of the times of a client, in nanoseconds.
 #[derive(Debug, Clone, Copy, Default)]
 struct Spread {
     low: u64,

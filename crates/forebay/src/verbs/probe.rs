@@ -351,7 +351,9 @@ impl Found {
     /// The locks that the collective layer goes by.
     fn locks(&self) -> (LockProtocol, Option<&MeasuredLocks>) {
         match &self.measured.judged.seen {
-            ProbeResult::Locks(measured) => (measured.protocol, Some(measured)),
+            ProbeResult::Locks(measured) => {
+                (measured.protocol_on(self.place.fs_type), Some(measured))
+            }
             _ => (protocol_of(self.place.fs_type), None),
         }
     }

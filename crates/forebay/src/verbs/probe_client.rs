@@ -31,10 +31,8 @@ pub fn probe_client(dir: &Path, waits: bool) -> Result<u8, Fault> {
             Some(name) => format!("{}\n", u8::from(dir.join(name).exists())),
             None => match write(dir, &mut files, waits, &line) {
                 Ok(nanos) => format!("{nanos}\n"),
-                Err(e) if matches!(e.raw_os_error(), Some(libc::EFBIG | libc::EINVAL)) => {
-                    format!("{TOO_LARGE}\n")
-                }
-                Err(e) => format!("error {}\n", plain(&e)),
+                Err(WriteError::Beyond) => format!("{TOO_LARGE}\n"),
+                Err(WriteError::Other(e)) => format!("error {}\n", plain(&e)),
             },
         };
         tell(&answer)?;
@@ -45,15 +43,28 @@ pub fn probe_client(dir: &Path, waits: bool) -> Result<u8, Fault> {
     Ok(exit::OK)
 }
 
+/// Why a page could not be written.
+enum WriteError {
+    /// The file system has no files of that size.
+    Beyond,
+    Other(io::Error),
+}
+
+impl From<io::Error> for WriteError {
+    fn from(e: io::Error) -> Self {
+        WriteError::Other(e)
+    }
+}
+
 fn write(
     dir: &Path,
     files: &mut BTreeMap<String, File>,
     waits: bool,
     line: &str,
-) -> io::Result<u64> {
+) -> Result<u64, WriteError> {
     let words = line.rsplit_once(' ');
     let place = words.and_then(|(name, offset)| Some((name, offset.parse::<u64>().ok()?)));
-    let (name, offset) = place.ok_or(io::ErrorKind::InvalidInput)?;
+    let (name, offset) = place.ok_or(io::Error::from(io::ErrorKind::InvalidInput))?;
     if !files.contains_key(name) {
         let mut options = OpenOptions::new();
         let flags = if waits { libc::O_SYNC } else { 0 };
@@ -66,6 +77,12 @@ fn write(
     }
     let file = &files[name];
     let begin = Instant::now();
-    file.write_all_at(&[b'p'; WRITE_BYTES as usize], offset)?;
+    let written = file.write_all_at(&[b'p'; WRITE_BYTES as usize], offset);
+    written.map_err(|e| match e.raw_os_error() {
+        Some(libc::EFBIG) => WriteError::Beyond,
+        // Some file systems say so of an offset that is too large.
+        Some(libc::EINVAL) if offset > 0 => WriteError::Beyond,
+        _ => WriteError::Other(e),
+    })?;
     Ok(begin.elapsed().as_nanos() as u64)
 }
