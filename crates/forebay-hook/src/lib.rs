@@ -48,7 +48,7 @@ mod symbol;
 pub mod thread;
 
 pub use mpi_function::{Behind, MpiFunction};
-pub use symbol::Real;
+pub use symbol::{FD_NAME, FdName, Offered, Real};
 
 /// Defines hooks of libc functions.
 ///

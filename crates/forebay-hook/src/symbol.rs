@@ -14,6 +14,45 @@ unsafe extern "C" {
 const RTLD_NEXT: *mut c_void = usize::MAX as *mut c_void;
 const ENOSYS: c_int = 38;
 
+/// `RTLD_DEFAULT`: search the program and all libraries.
+const RTLD_DEFAULT: *mut c_void = null_mut();
+
+/// The path in the buffer of the object that a descriptor stands for: a function that the path library offers to other libraries, because
+/// the kernel only knows where the object lies in the storage.
+pub const FD_NAME: &CStr = c"forebay_fd_name";
+/// [`FD_NAME`]: writes a path to memory of so many bytes, without a NUL, and returns its length. 0: no object of a buffer, one that has no
+/// name any more, or too little memory.
+pub type FdName = unsafe extern "C" fn(c_int, *mut u8, usize) -> usize;
+
+/// A function that another preloaded library may offer, looked up once. It does not matter which of them comes first.
+pub struct Offered {
+    name: &'static CStr,
+    at: AtomicPtr<c_void>,
+}
+
+impl Offered {
+    /// A function that is looked up later.
+    pub const fn new(name: &'static CStr) -> Self {
+        Offered {
+            name,
+            at: AtomicPtr::new(null_mut()),
+        }
+    }
+
+    /// Its address, if a library has it.
+    pub fn get(&self) -> Option<*mut c_void> {
+        let none = missing as *mut c_void;
+        let mut at = self.at.load(Ordering::Relaxed);
+        if at.is_null() {
+            // SAFETY: the name is a C string; dlsym may be called from any thread.
+            at = unsafe { dlsym(RTLD_DEFAULT, self.name.as_ptr()) };
+            at = if at.is_null() { none } else { at };
+            self.at.store(at, Ordering::Relaxed);
+        }
+        (at != none).then_some(at)
+    }
+}
+
 /// A symbol's next definition, looked up at first use.
 ///
 /// Two threads may look it up at once; both find the same. For a versioned
@@ -69,6 +108,16 @@ mod tests {
         let first = GETPID.get();
         assert!(!first.is_null());
         assert_eq!(first, GETPID.get());
+    }
+
+    #[test]
+    fn a_function_that_is_offered_is_found_and_one_that_is_not_is_none() {
+        static GETPID: Offered = Offered::new(c"getpid");
+        static NONE: Offered = Offered::new(c"no_such_function_in_libc");
+        for _ in 0..2 {
+            assert!(GETPID.get().is_some());
+            assert_eq!(NONE.get(), None);
+        }
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! Which file a descriptor stands for, and its position.
 //!
-//! Descriptors that came through an exec or a socket are not known; the kernel is asked at their first use. The map is
+//! Descriptors that came through an exec or a socket are not known; [`known_name`] tells at their first use. The map is
 //! this process' own memory, made in chunks as descriptors are used. A child of fork gets a copy, and makes it lead to
 //! its own table.
 
-use core::ffi::c_int;
+use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
 use core::sync::atomic::{
     AtomicI32, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering, Ordering::Relaxed,
@@ -18,6 +18,7 @@ use crate::config;
 use crate::record_names;
 use crate::state::{self, Recording};
 use forebay_hook::kernel;
+use forebay_hook::{FD_NAME, FdName, Offered};
 
 const CHUNK: usize = 1024;
 const CHUNKS: usize = 16384;
@@ -324,7 +325,7 @@ fn ask(fd: c_int, room: &mut [u8; MAX_NAME_BYTES]) -> Option<Origin<'_>> {
     ) {
         return Some(Origin::NoFile);
     }
-    let name = kernel::fd_name(fd, room)?;
+    let name = known_name(fd, room)?;
     let name = name.strip_suffix(b" (deleted)").unwrap_or(name);
     if name.first() != Some(&b'/') || name.starts_with(b"/memfd:") {
         return Some(Origin::NoFile);
@@ -333,6 +334,27 @@ fn ask(fd: c_int, room: &mut [u8; MAX_NAME_BYTES]) -> Option<Origin<'_>> {
         true => Some(Origin::Named(name)),
         false => Some(Origin::Excluded),
     }
+}
+
+/// The path of an open descriptor as the program knows it: that of an object of a buffer by the path library, else by the kernel.
+pub fn known_name(fd: c_int, room: &mut [u8; MAX_NAME_BYTES]) -> Option<&[u8]> {
+    let len = OF_BUFFER.get().map_or(0, |at| {
+        // SAFETY: what is offered under this name has this type.
+        let name_of = unsafe { core::mem::transmute::<*mut c_void, FdName>(at) };
+        // SAFETY: the memory is writable for its length.
+        unsafe { name_of(fd, room.as_mut_ptr(), room.len()) }
+    });
+    match len {
+        0 => kernel::fd_name(fd, room),
+        len => room.get(..len),
+    }
+}
+
+static OF_BUFFER: Offered = Offered::new(FD_NAME);
+
+/// Looks for the path library. Called at load time, because a look-up takes a lock of the loader.
+pub fn find_path_library() {
+    OF_BUFFER.get();
 }
 
 /// The name of a record, unless it is that of a stream like `<STDOUT>` or of folded files.
@@ -359,7 +381,7 @@ pub fn name<'o>(
     if state::is_restricted() {
         return None;
     }
-    kernel::fd_name(fd, room)
+    known_name(fd, room)
 }
 
 /// Marks all descriptors as shared: from now on the kernel is asked for their positions.

@@ -88,6 +88,28 @@ fn name_of_place(at: &[u8], answer: &mut Answer) -> bool {
     requests::ask(config, &mut request, true, answer).is_ok()
 }
 
+/// [`FD_NAME`](forebay_hook::FD_NAME).
+///
+/// # Safety
+/// `out` is writable for `room` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn forebay_fd_name(fd: c_int, out: *mut u8, room: usize) -> usize {
+    let mut whole = [0u8; LONGEST_PLACE];
+    let mut answer = Answer::new();
+    match kernel::fd_name(fd, &mut whole) {
+        Some(at) if at.len() < LONGEST_PLACE && name_of_place(at, &mut answer) => {
+            let name = answer.body();
+            if name.len() > room {
+                return 0;
+            }
+            // SAFETY: the caller's promise.
+            unsafe { core::ptr::copy_nonoverlapping(name.as_ptr(), out, name.len()) };
+            name.len()
+        }
+        _ => 0,
+    }
+}
+
 /// Are links at this path those of `/proc`?
 ///
 /// # Safety

@@ -110,7 +110,7 @@ unsafe fn opening(path: Option<Path>, mode: Path, call: impl FnOnce() -> Stream)
         Some(path) => unsafe { with_name(&recording, AT_FDCWD, path, open) },
         None => {
             let mut room = [0; forebay_count::path::MAX_NAME_BYTES];
-            kernel::fd_name(fd, &mut room).and_then(|name| with_absolute(name, open))
+            fds::known_name(fd, &mut room).and_then(|name| with_absolute(name, open))
         }
     };
     kernel::set_errno(errno);

@@ -30,6 +30,33 @@ fn a_run_leaves_a_log_with_the_paths_of_the_program_and_the_report_names_it() {
     assert_eq!(log, stage.path("job.darshan").to_str().unwrap());
 }
 
+/// The kernel knows only where such a file lies in the storage, which may be left out of the log.
+#[test]
+fn what_a_program_writes_by_a_descriptor_that_it_has_inherited_counts_for_the_file_of_the_buffer() {
+    for stage in [Stage::new(), Stage::without_storage()] {
+        let copy = "dd if=start bs=1000 count=3 status=none";
+        fs::write(stage.path("start"), [b'.'; 3000]).unwrap();
+        let script = format!(
+            "{copy} > pfs/one
+            first=${{LD_PRELOAD%%:*}} second=${{LD_PRELOAD#*:}}
+            {copy} > pfs/two
+            LD_PRELOAD=$second:$first {copy} > pfs/turned
+            {{ rm pfs/one; {copy}; }} >> pfs/one
+            mv pfs/two pfs/three; exec 3< pfs/three; mv pfs/three pfs/four
+            head -c 100 <&3 > copy; test $first != $second"
+        );
+        let options = ["--log", "job.darshan"];
+        stage.script(&options, &script).ends_with(0);
+        let job = Job::of(&stage);
+        assert_eq!(job.written(&stage, "pfs/one"), 3000);
+        assert_eq!(job.written(&stage, "pfs/two"), 3000);
+        assert_eq!(job.written(&stage, "pfs/turned"), 3000);
+        // By the name at the first use.
+        let read: i64 = job.bytes(&stage, "pfs/four").values().map(|b| b.0).sum();
+        assert!(read >= 100, "{read}");
+    }
+}
+
 #[test]
 fn a_run_counts_each_fsync_of_the_program_once_and_asks_the_bridge_for_it() {
     // On a storage in memory nobody is asked.
