@@ -113,6 +113,11 @@ pub enum AdminError {
         /// The socket.
         peer: PathBuf,
     },
+    /// The request is longer than [`crate::MAX_REQUEST_BYTES`].
+    TooLong {
+        /// The socket.
+        peer: PathBuf,
+    },
     /// The bridge speaks another version of the control messages.
     Version {
         /// The socket.
@@ -231,6 +236,11 @@ impl fmt::Display for AdminError {
             AdminError::Busy { peer } => write!(
                 f,
                 "the bridge at {} answers as many requests as it can; ask again later",
+                peer.display()
+            ),
+            AdminError::TooLong { peer } => write!(
+                f,
+                "the bridge at {} takes no request that is so long: name fewer paths at a time",
                 peer.display()
             ),
             AdminError::Version { peer, theirs } => write!(

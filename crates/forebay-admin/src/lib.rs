@@ -10,11 +10,11 @@
 //! and the report of a bridge process about its start ([`StartReport`]).
 //!
 //! ```
-//! use forebay_admin::{AnswerWriter, Items, Request, Verb};
+//! use forebay_admin::{AnswerWriter, Arrived, Items, Request, Verb};
 //! use std::os::unix::net::UnixStream;
 //! let (bridge, caller) = UnixStream::pair()?;
 //! let request = Request::Attach { pid: 7, verb: Verb::Run };
-//! assert_eq!(Request::decode(&request.encode()), Ok(request));
+//! assert_eq!(Request::decode(&request.encode()), Ok(Arrived::Whole(request)));
 //! let mut answer = AnswerWriter::begin(bridge).unwrap();
 //! answer.item(&"one").unwrap();
 //! answer.item(&"two").unwrap();
@@ -45,7 +45,9 @@ pub use instance::{
 };
 pub use items::Items;
 pub use lifetime::{LifetimeStatus, Verb};
-pub use request::{MAX_REQUEST_BYTES, NoRequest, REPORTS_KEPT, Request};
+pub use request::{
+    Arrived, MAX_MESSAGE_BYTES, MAX_REQUEST_BYTES, NoRequest, REPORTS_KEPT, Request,
+};
 pub use start::{StartFailure, StartReport};
 pub use status::{BypassingProgram, RootDir, Status};
 

@@ -4,8 +4,13 @@ use crate::drain::DrainRequest;
 use crate::{Refusal, RefusalKind, VERSION, Verb};
 use serde::{Deserialize, Serialize};
 
-/// Longest request in bytes. A request travels in the place of a path, in one message.
-pub const MAX_REQUEST_BYTES: usize = 4096;
+/// Longest request in bytes. One of up to [`MAX_MESSAGE_BYTES`] travels in the place of a path, in one message; a longer one is announced by
+/// such a message, and follows over the stream of the answer.
+pub const MAX_REQUEST_BYTES: usize = 16 << 20;
+/// Longest message in bytes.
+pub const MAX_MESSAGE_BYTES: usize = 4096;
+/// The name of a message that announces a longer one.
+const LONG: &str = "long";
 
 /// Drains of which a bridge can still tell how they ended, unless they have left very much.
 pub const REPORTS_KEPT: usize = 16;
@@ -23,7 +28,8 @@ pub enum Request {
     /// The state of the drain. One [`crate::drain::DrainStatus`].
     DrainStatus,
     /// The state of a drain until it has ended. A [`crate::drain::DrainStatus`] several times a second. The last
-    /// one shows the end of the drain, unless the bridge ends first.
+    /// one shows the end of the drain, unless the bridge ends first. If very many follow drains, it is one, and whoever wants to
+    /// know more asks again.
     FollowDrain {
         /// Of which one; `None`: the last one. Of more than [`REPORTS_KEPT`] the first is no longer known.
         #[serde(default)]
@@ -115,6 +121,17 @@ struct Outgoing<'a> {
 struct Incoming {
     version: Option<u32>,
     request: Option<String>,
+    /// With [`LONG`].
+    bytes: Option<usize>,
+}
+
+/// What a message is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Arrived {
+    /// A request.
+    Whole(Request),
+    /// A request of so many bytes follows over the stream of the answer.
+    Announced(usize),
 }
 
 impl Request {
@@ -152,38 +169,46 @@ impl Request {
         }
     }
 
-    /// The message, with the version in it.
+    /// The request as it travels, with the version in it.
     ///
     /// # Panics
-    /// If the request is longer than [`MAX_REQUEST_BYTES`], or its name is not in `NAMES`. No caller can make such a
-    /// request.
+    /// If its name is not in `NAMES`.
     pub fn encode(&self) -> Vec<u8> {
         assert!(Self::NAMES.contains(&self.name()));
         let outgoing = Outgoing {
             version: VERSION,
             request: self,
         };
-        let message = serde_json::to_vec(&outgoing).unwrap_or_default();
-        assert!(!message.is_empty() && message.len() <= MAX_REQUEST_BYTES);
-        message
+        serde_json::to_vec(&outgoing).expect("numbers, texts and lists of them")
     }
 
-    /// Reads a message. Nothing in it is trusted.
+    /// The message that announces a request of so many bytes.
+    pub fn announcement(bytes: usize) -> Vec<u8> {
+        format!(r#"{{"version":{VERSION},"request":"{LONG}","bytes":{bytes}}}"#).into_bytes()
+    }
+
+    /// Reads what has come. Nothing in it is trusted.
     ///
     /// # Errors
-    /// [`NoRequest`] says what is wrong with the message.
-    pub fn decode(message: &[u8]) -> Result<Self, NoRequest> {
-        if message.len() > MAX_REQUEST_BYTES {
-            return Err(NoRequest::Malformed(format!(
-                "{} bytes are more than {MAX_REQUEST_BYTES}",
-                message.len()
-            )));
-        }
+    /// [`NoRequest`] says what is wrong with it.
+    pub fn decode(message: &[u8]) -> Result<Arrived, NoRequest> {
+        let too_long = |bytes: usize| match bytes > MAX_REQUEST_BYTES {
+            true => Err(NoRequest::Malformed(format!(
+                "{bytes} bytes are more than {MAX_REQUEST_BYTES}"
+            ))),
+            false => Ok(bytes),
+        };
+        too_long(message.len())?;
         let malformed = |e: serde_json::Error| NoRequest::Malformed(e.to_string());
         let incoming: Incoming = serde_json::from_slice(message).map_err(malformed)?;
         match (incoming.version, incoming.request) {
             (Some(VERSION), Some(name)) if Self::NAMES.contains(&name.as_str()) => {
-                serde_json::from_slice(message).map_err(malformed)
+                let whole = serde_json::from_slice(message).map_err(malformed);
+                whole.map(Arrived::Whole)
+            }
+            (Some(VERSION), Some(name)) if name == LONG => {
+                let bytes = incoming.bytes.unwrap_or(usize::MAX);
+                too_long(bytes).map(Arrived::Announced)
             }
             (Some(VERSION), Some(name)) => Err(NoRequest::Unknown(shortened(&name))),
             (Some(VERSION), None) => Err(NoRequest::Malformed("it has no name".to_owned())),
@@ -243,7 +268,10 @@ mod tests {
         assert_eq!(names, Request::NAMES);
         for request in each() {
             let message = request.encode();
-            assert_eq!(Request::decode(&message), Ok(request.clone()));
+            assert_eq!(
+                Request::decode(&message),
+                Ok(Arrived::Whole(request.clone()))
+            );
             let value: serde_json::Value = serde_json::from_slice(&message).unwrap();
             assert_eq!(value["request"], request.name());
             assert_eq!(value["version"], VERSION);
@@ -268,6 +296,18 @@ mod tests {
     }
 
     #[test]
+    fn a_long_request_is_announced_and_one_that_is_too_long_is_not_taken() {
+        let arrived = |bytes| Request::decode(&Request::announcement(bytes));
+        for bytes in [0, MAX_REQUEST_BYTES] {
+            assert_eq!(arrived(bytes), Ok(Arrived::Announced(bytes)));
+        }
+        let too_long = arrived(MAX_REQUEST_BYTES + 1);
+        assert!(matches!(too_long, Err(NoRequest::Malformed(_))));
+        let untold = Request::decode(br#"{"version":3,"request":"long"}"#);
+        assert!(matches!(untold, Err(NoRequest::Malformed(_))));
+    }
+
+    #[test]
     fn a_request_of_a_newer_peer_is_unknown_and_not_malformed() {
         let decoded = Request::decode(br#"{"version":3,"request":"dance","with":{"whom":[1,2]}}"#);
         assert_eq!(decoded, Err(NoRequest::Unknown("dance".into())));
@@ -281,7 +321,7 @@ mod tests {
     fn garbage_is_no_request() {
         let long = [
             &b"{\"version\":3,\"request\":\"status\",\"x\":\""[..],
-            &[b'x'; 5000],
+            &[b'x'; MAX_REQUEST_BYTES],
             b"\"}",
         ];
         let deep = [b'['; 4000];

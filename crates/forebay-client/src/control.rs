@@ -1,16 +1,24 @@
 //! The command's side of control messages: one method for each request.
 
-use crate::{Client, Error};
+use crate::{Answer, Client, Error};
 use forebay_admin::drain::{DrainBegun, DrainRequest, DrainStatus, Inventory, Left};
 use forebay_admin::{
-    AdminError, Garbled, Items, LifetimeStatus, Request, Status, VERSION_WITHOUT_NUMBER, Verb,
+    AdminError, Garbled, Items, LifetimeStatus, MAX_MESSAGE_BYTES, MAX_REQUEST_BYTES, Request,
+    Status, VERSION_WITHOUT_NUMBER, Verb,
 };
 use forebay_wire::{Op, PROTOCOL_VERSION, Request as Message};
 use serde::de::DeserializeOwned;
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// A bridge that answers as many requests as it can is asked again for so long.
+const BUSY_PATIENCE: Duration = Duration::from_secs(30);
+/// Pause before the first time; it doubles from one to the next.
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+/// The pauses get no longer than this.
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
 /// Asks one bridge for its state, and tells it what to do. Each answer is a separate stream, so the next request
 /// need not wait until an answer is read.
@@ -28,7 +36,7 @@ use std::time::Duration;
 pub struct Control {
     client: Client,
     socket: PathBuf,
-    /// Longest wait for a part of an answer; `None` for no limit.
+    /// Longest wait for a part of an answer, and for a bridge that has too much to do; `None` for no limit and [`BUSY_PATIENCE`].
     limit: Option<Duration>,
 }
 
@@ -52,8 +60,8 @@ impl Control {
         &self.socket
     }
 
-    /// Sets the longest wait for each part of an answer. At first there is no limit (`None`), because a bridge may
-    /// have to wait for its PFS.
+    /// Sets the longest wait for each part of an answer, and for a bridge that has too much to do. At first there is no limit (`None`),
+    /// because a bridge may have to wait for its PFS; one that has too much to do is waited for half a minute.
     ///
     /// # Errors
     /// [`AdminError::Unreachable`]: the connection is gone.
@@ -67,12 +75,18 @@ impl Control {
 
     fn ask<T: DeserializeOwned>(&mut self, request: &Request) -> Result<Items<T>, AdminError> {
         let name = request.name();
+        let whole = request.encode();
+        if whole.len() > MAX_REQUEST_BYTES {
+            let peer = self.socket.clone();
+            return Err(AdminError::TooLong { peer });
+        }
+        let announcement = Request::announcement(whole.len());
+        let (message, rest) = match whole.len() <= MAX_MESSAGE_BYTES {
+            true => (&whole, None),
+            false => (&announcement, Some(&whole)),
+        };
         let answer = self
-            .client
-            .ask(Message {
-                str1: &request.encode(),
-                ..Message::new(Op::Admin)
-            })
+            .ask_patiently(message)
             .map_err(|e| failed(&self.socket, name, e))?;
         // A bridge of version 1 puts its answer into the reply itself.
         let Some(stream) = answer.fd else {
@@ -81,18 +95,41 @@ impl Control {
                 theirs: VERSION_WITHOUT_NUMBER,
             });
         };
-        let stream = UnixStream::from(stream);
-        stream
-            .set_read_timeout(self.limit)
-            .map_err(|cause| AdminError::Lost {
-                peer: self.socket.clone(),
-                request: name,
-                cause,
-            })?;
+        let mut stream = UnixStream::from(stream);
+        let limited = stream.set_read_timeout(self.limit);
+        let limited = limited.and_then(|()| stream.set_write_timeout(self.limit));
+        limited.map_err(|cause| AdminError::Lost {
+            peer: self.socket.clone(),
+            request: name,
+            cause,
+        })?;
+        if let Some(rest) = rest {
+            // A bridge that does not want it says why.
+            let _ = stream.write_all(rest);
+        }
         Ok(Items::new(stream, &self.socket, name))
     }
 
-    /// The state of the bridge. The bridge reads every record for it.
+    /// Sends a message. A bridge that answers as many as it can is asked again for a while.
+    fn ask_patiently(&mut self, message: &[u8]) -> Result<Answer, Error> {
+        let until = Instant::now() + self.limit.unwrap_or(BUSY_PATIENCE);
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let answer = self.client.ask(Message {
+                str1: message,
+                ..Message::new(Op::Admin)
+            });
+            match answer {
+                Err(Error::Errno(libc::EAGAIN)) if Instant::now() < until => {
+                    std::thread::sleep(pause);
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                }
+                answer => return answer,
+            }
+        }
+    }
+
+    /// The state of the bridge.
     ///
     /// # Errors
     /// Each variant of [`AdminError`] that an exchange can have.
@@ -124,7 +161,7 @@ impl Control {
         self.ask(&Request::DrainStatus)?.only()
     }
 
-    /// The state of the last drain, several times a second until it has ended.
+    /// The state of the last drain, several times a second until it has ended. If very many follow, once.
     ///
     /// # Errors
     /// As [`Control::status`]; reading the items may fail likewise.

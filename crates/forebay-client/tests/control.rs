@@ -171,9 +171,24 @@ fn what_the_bridge_says_no_with_has_its_kind() {
         matches!(error, AdminError::NotPermitted { .. }),
         "{error:?}"
     );
-    let error = ask(
-        |client, request| send(client, Reply::status(request.seq, libc::EAGAIN), None),
-        None,
-    );
+    let always_busy = |client: &OwnedFd, request: &Request<'_>| {
+        let mut seq = request.seq;
+        let mut buffer = [0; MAX_REQUEST_BYTES];
+        // It is asked again for as long as it may take to answer.
+        for _ in 0..2 {
+            send(client, Reply::status(seq, libc::EAGAIN), None);
+            let (len, _) = recv(client, &mut buffer, RecvFlags::empty()).unwrap();
+            seq = Request::decode(&buffer[..len]).unwrap().seq;
+        }
+        loop {
+            send(client, Reply::status(seq, libc::EAGAIN), None);
+            let (len, _) = recv(client, &mut buffer, RecvFlags::empty()).unwrap();
+            match Request::decode(&buffer[..len]) {
+                Ok(request) => seq = request.seq,
+                Err(_) => break,
+            }
+        }
+    };
+    let error = ask(always_busy, Some(Duration::from_millis(200)));
     assert!(matches!(error, AdminError::Busy { .. }), "{error:?}");
 }

@@ -149,6 +149,9 @@ pub struct PathRecord {
     pub chosen: Option<Box<Identity>>,
     /// For `Moved`: somebody has chosen that what others have put in the place of the renamed thing gets the name instead.
     pub adopts: bool,
+    /// The directory of the PFS in which alone it may get its name there, if a bridge of root has to see to that: who made it was another
+    /// user, and may be able to rename directories in which that user may make nothing.
+    pub within: Option<Box<Identity>>,
     /// The request that made this path name this object.
     pub token: Token,
     /// Set once drained.
@@ -175,6 +178,7 @@ impl PathRecord {
             arriving: None,
             chosen: None,
             adopts: false,
+            within: None,
             token: Token::default(),
             drained: None,
             transit: None,
@@ -203,6 +207,7 @@ impl PathRecord {
     pub(crate) fn is_there_as(&mut self, there: Identity) {
         self.replaces = Some(there);
         self.chosen = None;
+        self.within = None;
     }
 
     /// A copy of its object is on the PFS now, under this name or another one: all show the number of that.
@@ -283,6 +288,8 @@ const COPY_OF: u8 = 3;
 const CHOSEN: u8 = 4;
 /// A tag alone: [`PathRecord::adopts`].
 const ADOPTS: u8 = 5;
+/// A tag, and an identity.
+const WITHIN: u8 = 6;
 
 const NS_PER_S: i128 = 1_000_000_000;
 
@@ -345,7 +352,9 @@ impl PathRecord {
         let known = extensions.iter().filter(|(_, identity)| identity.is_some());
         let copy_of = (self.copy_of != 0).then_some(self.copy_of.to_le_bytes());
         let chosen = self.chosen.as_deref();
-        let identities = known.count() + usize::from(chosen.is_some());
+        let within = self.within.as_deref();
+        let others = [chosen, within].into_iter().flatten();
+        let identities = known.count() + others.count();
         let length = identities * (1 + identity::BYTES)
             + copy_of.map_or(0, |ino| 1 + ino.len())
             + usize::from(self.adopts);
@@ -366,6 +375,10 @@ impl PathRecord {
         }
         if self.adopts {
             w.push(ADOPTS);
+        }
+        if let Some(identity) = within {
+            w.push(WITHIN);
+            w.extend_from_slice(&identity.encode());
         }
         w
     }
@@ -439,6 +452,7 @@ impl PathRecord {
                     COPY_OF => record.copy_of = u64::from_le_bytes(r.array()?),
                     CHOSEN => record.chosen = Some(Box::new(Identity::decode(r.array()?))),
                     ADOPTS => record.adopts = true,
+                    WITHIN => record.within = Some(Box::new(Identity::decode(r.array()?))),
                     // Of a later program; what follows can't be told apart.
                     _ => break,
                 }
@@ -515,6 +529,7 @@ mod tests {
             arriving: Some(Box::new(Identity::MADE_DIR)),
             chosen: Some(Box::new(Identity::NOTHING)),
             adopts: true,
+            within: Some(Box::new(Identity::MADE_DIR)),
             drained: Some(Stamp {
                 size: 9,
                 ctime: Timestamp {
@@ -533,6 +548,7 @@ mod tests {
             arriving: None,
             chosen: None,
             adopts: false,
+            within: None,
             copy_of: 0,
             ..record
         }

@@ -85,17 +85,17 @@ impl Copies {
 
 /// Links a copy that has its first name to another one. It is the copy itself that is linked: others may have put
 /// something else in place of its first name.
-fn further_name(lower: &Lower, held: &mut Held, name: &Name) -> Work<Named> {
-    let (dir, temp) = (pfs::parent(lower, &name.path)?, &held.name);
-    match sys::link_file(held.file.as_fd(), dir.as_fd(), temp) {
+fn further_name(dir: BorrowedFd<'_>, held: &mut Held, name: &Name) -> Work<Named> {
+    let temp = &held.name;
+    match sys::link_file(held.file.as_fd(), dir, temp) {
         // A link that is made a second time may find itself.
-        Err(Errno::EXIST) if held.ours.at(dir.as_fd(), temp)?.is_some() => {}
+        Err(Errno::EXIST) if held.ours.at(dir, temp)?.is_some() => {}
         Err(Errno::EXIST) => return Ok(Named::Supplanted),
         linked => linked.during("link")?,
     }
-    let named = pfs::give_name(dir.as_fd(), temp, name, &mut held.ours)?;
+    let named = pfs::give_name(dir, temp, name, &mut held.ours)?;
     // A rename between two names of one inode leaves both.
-    held.ours.remove(dir.as_fd(), temp)?;
+    held.ours.remove(dir, temp)?;
     Ok(named)
 }
 
@@ -264,10 +264,14 @@ impl Pass<'_> {
             first.path.parent(),
             "a copy gets its name where it is"
         );
+        let within = |name: &Name| self.made.within(&name.path, name.within);
+        pfs::check_within(held.dir.as_fd(), within(first))?;
         let mut named = pfs::give_name(held.dir.as_fd(), &held.name, first, &mut held.ours)?;
         for name in others {
             if named.is_whole() {
-                named = further_name(self.ground.lower, held, name)?;
+                let dir = pfs::parent(self.ground.lower, &name.path)?;
+                pfs::check_within(dir.as_fd(), within(name))?;
+                named = further_name(dir.as_fd(), held, name)?;
             }
         }
         Ok(named)
@@ -420,6 +424,7 @@ mod tests {
         let name = |name: &str| Name {
             path: path(name),
             replaces: None,
+            within: None,
         };
         fs::create_dir(at("d")).unwrap();
         fs::write(at("ours"), "ours").unwrap();
@@ -443,18 +448,22 @@ mod tests {
         // It stays, but another file has its first name.
         fs::rename(at("ours"), at("moved")).unwrap();
         fs::rename(at("theirs"), at("ours")).unwrap();
-        let named = further_name(&lower, &mut ours, &name("d/second"));
+        let further = |held: &mut Held, name: &Name| {
+            let dir = pfs::parent(&lower, &name.path).unwrap();
+            further_name(dir.as_fd(), held, name)
+        };
+        let named = further(&mut ours, &name("d/second"));
         let second = sys::stat(lower.root(), b"d/second").unwrap();
         assert_eq!(named, Ok(Named::Whole(Identity::of_copy(&second))));
         assert_eq!(fs::read_to_string(at("d/second")).unwrap(), "ours");
         let mut link = held("link", libc::O_PATH | libc::O_NOFOLLOW);
-        further_name(&lower, &mut link, &name("d/link")).unwrap();
+        further(&mut link, &name("d/link")).unwrap();
         let text = fs::read_link(at("d/link")).unwrap();
         assert_eq!(text.to_str(), Some("to"));
         // It is gone.
         fs::remove_file(at("moved")).unwrap();
         fs::remove_file(at("d/second")).unwrap();
-        let refused = further_name(&lower, &mut ours, &name("third")).unwrap_err();
+        let refused = further(&mut ours, &name("third")).unwrap_err();
         assert_eq!(refused.errno, Errno::NOENT);
         assert!(!at("third").exists());
     }

@@ -15,8 +15,14 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Most remarks that are kept; further ones are dropped.
+/// Most remarks that are kept; of further ones it is said that there are some.
 const MOST_REMARKS: usize = 20;
+
+/// Bytes of the lines that say which choices were refused, and why. In JSON a byte may take six.
+const MOST_REFUSED_BYTES: usize = 128 << 10;
+
+/// Said if there are more.
+const MORE_REMARKS: &str = "there are more remarks than are shown here: mend these and drain again";
 
 /// Why a directory that was to go is listed.
 const CAME_BACK: &str =
@@ -44,6 +50,8 @@ struct Rest {
     /// See [`Counters::came_back`].
     came_back: Vec<TreePath>,
     remarks: Vec<String>,
+    /// There are remarks that are not kept.
+    has_more_remarks: bool,
     failure: Option<String>,
 }
 
@@ -156,8 +164,12 @@ impl Counters {
     /// Adds something that the user should know.
     pub fn remark(&self, text: String) {
         let mut rest = self.rest.lock();
-        if rest.remarks.len() < MOST_REMARKS && !rest.remarks.contains(&text) {
-            rest.remarks.push(text);
+        if rest.remarks.contains(&text) {
+            return;
+        }
+        match rest.remarks.len() < MOST_REMARKS {
+            true => rest.remarks.push(text),
+            false => rest.has_more_remarks = true,
         }
     }
 
@@ -211,14 +223,13 @@ impl Counters {
             remarks: {
                 let names = rest.report.second_names.iter();
                 let names = names.map(|(path, now)| format!("ours of {path} is {now} now"));
-                names.chain(rest.remarks.iter().cloned()).collect()
-            },
-            refused: {
-                let refused = rest.report.refused.iter();
-                refused
-                    .map(|(path, why)| format!("{path}: {why}"))
+                let more = rest.has_more_remarks.then(|| MORE_REMARKS.to_owned());
+                names
+                    .chain(rest.remarks.iter().cloned())
+                    .chain(more)
                     .collect()
             },
+            refused: told(&rest.report.refused),
             failure: rest.failure.clone(),
         }
     }
@@ -279,9 +290,38 @@ fn errno_text(trouble: drain::Trouble) -> String {
     text.unwrap_or(&said).to_owned()
 }
 
+/// Choices that are refused, in lines. An answer of a bridge has room for so many.
+fn told(refused: &[(TreePath, String)]) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut bytes = 0;
+    for (n, (path, why)) in refused.iter().enumerate() {
+        let line = format!("{path}: {why}");
+        bytes += line.len();
+        if bytes > MOST_REFUSED_BYTES {
+            lines.push(format!("{} more", refused.len() - n));
+            break;
+        }
+        lines.push(line);
+    }
+    lines
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_remarks_that_are_too_many_it_is_said_that_there_are_more() {
+        let counters = Counters::new(1);
+        for n in 0..MOST_REMARKS {
+            counters.remark(format!("d{n} can't be listed"));
+        }
+        counters.remark("d0 can't be listed".to_owned());
+        assert_eq!(counters.status().remarks.len(), MOST_REMARKS);
+        counters.remark("one more".to_owned());
+        let remarks = counters.status().remarks;
+        assert_eq!(remarks[MOST_REMARKS..], [MORE_REMARKS]);
+    }
 
     #[test]
     fn a_million_entries_are_listed_in_parts_without_a_gap() {

@@ -144,6 +144,7 @@ mod tests {
                     link: 0,
                 },
                 known: None,
+                within: None,
             }))
         };
         for ticket in 0..9 {

@@ -26,6 +26,7 @@ mod inventory;
 mod known;
 mod leftovers;
 mod lent_dirs;
+mod made_dirs;
 mod pass;
 mod pfs;
 mod pfs_acts;

@@ -5,6 +5,7 @@ use crate::counters::Counters;
 use crate::crew::{Crew, Job, Share};
 use crate::ground::{Ground, Halt, Points};
 use crate::lent_dirs::LentDirs;
+use crate::made_dirs::MadeDirs;
 use crate::pfs::{During, LastDir, Trouble};
 use crate::pfs_acts::Removal;
 use crate::throttle::Throttle;
@@ -12,8 +13,8 @@ use crate::touched::Touched;
 use crate::{aside, known, leftovers, pfs_acts, processes};
 use forebay_admin::drain::{self as admin, DrainRequest, Take};
 use forebay_core::drain::{
-    Act, BATCH_OBJECTS, Drain, DrainReport, DrainVerdict, Got, NameSecret, NextAct, PassTerms,
-    Side, SideChoice, StrayEntry,
+    Act, BATCH_OBJECTS, Drain, DrainReport, DrainVerdict, Got, NameSecret, NewDir, NextAct,
+    PassTerms, Side, SideChoice, StrayEntry,
 };
 use forebay_core::fault::Fault;
 use forebay_core::ops::FollowUp;
@@ -56,6 +57,8 @@ pub struct Pass<'g> {
     aside_notes: PfsNotes,
     /// Permissions that owners of directories on the PFS have for an act.
     lent: LentDirs,
+    /// The directories that it has made.
+    pub(crate) made: MadeDirs,
     /// User and group of what this process makes.
     pub(crate) my_ids: (u32, u32),
     keeps: bool,
@@ -144,6 +147,7 @@ impl<'g> Pass<'g> {
             touched: Touched::noted(PfsNotes::about_touched(ground.instance)),
             aside_notes: PfsNotes::about_aside(ground.instance),
             lent: LentDirs::new(ground.instance),
+            made: MadeDirs::of(sys::my_ids().0),
             my_ids: sys::my_ids(),
             keeps: request.keep,
             at_once: at_once(workers, BATCH_OBJECTS, sys::free_descriptors()),
@@ -376,15 +380,20 @@ impl<'g> Pass<'g> {
                 without,
                 with_files,
             } => Got::Known(known::know(ground.lower, path, without, *with_files)),
-            Act::Rename { from, to, is } => {
+            Act::Rename {
+                from,
+                to,
+                is,
+                within,
+            } => {
                 let (notes, touched) = (&self.aside_notes, &self.touched);
                 let lower = ground.lower;
                 Got::Did(pfs_acts::rename(
                     lower,
                     notes,
-                    from,
-                    to,
+                    [from, to],
                     *is,
+                    self.made.within(to, *within),
                     touched,
                     self.counters,
                 ))
@@ -407,7 +416,15 @@ impl<'g> Pass<'g> {
                     let attr = ground.objects.attr(new.object);
                     attr.during("stat in the buffer")
                 };
-                Got::Made(pfs_acts::make_dir(ground.lower, new, own))
+                let new = NewDir {
+                    within: self.made.within(&new.path, new.within),
+                    ..new.clone()
+                };
+                let made = pfs_acts::make_dir(ground.lower, &new, own);
+                if let Ok(known) = made {
+                    self.made.note(&new.path, known);
+                }
+                Got::Made(made)
             }
             Act::Copy {
                 copies,

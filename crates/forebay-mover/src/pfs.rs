@@ -1,6 +1,6 @@
 //! The PFS as the mover changes it. Each failure names its operation.
 
-use forebay_core::drain::{Name, Named, Places, names_beside};
+use forebay_core::drain::{self, Name, Named, Places, names_beside};
 use forebay_core::facts::{Attr, Inode};
 use forebay_core::identity::Identity;
 use forebay_core::path::TreePath;
@@ -58,6 +58,16 @@ pub fn parent(lower: &Lower, path: &TreePath) -> Work<OwnedFd> {
     lower
         .open(&dir, libc::O_PATH | libc::O_DIRECTORY)
         .during("open directory")
+}
+
+/// EACCES unless this is the directory in which alone something is to be put: see [`forebay_core::record::PathRecord::within`].
+pub(crate) fn check_within(dir: BorrowedFd<'_>, within: Option<Identity>) -> Work<()> {
+    match within {
+        Some(known) if !known.is_dir_of(&sys::stat(dir, b"").during("stat")?) => {
+            Err(Errno::ACCESS).during(drain::OTHER_DIR)
+        }
+        _ => Ok(()),
+    }
 }
 
 /// `lstat`; `None` if nothing is there.
@@ -282,7 +292,7 @@ fn give_name_after(
     }
 }
 
-fn rename_free(
+pub(crate) fn rename_free(
     from_dir: BorrowedFd<'_>,
     from: &[u8],
     to_dir: BorrowedFd<'_>,
@@ -342,7 +352,11 @@ mod tests {
             fs::write(at("copy"), "ours").unwrap();
             let path = path.clone();
             let mut ours = Ours::new(&sys::stat(dir.as_fd(), b"copy").unwrap(), true);
-            let name = Name { path, replaces };
+            let name = Name {
+                path,
+                replaces,
+                within: None,
+            };
             let gave = give_name(dir.as_fd(), b"copy", &name, &mut ours);
             let is_whole = gave.map(Named::is_whole);
             let errno = is_whole.map_err(|trouble| trouble.errno);
@@ -418,6 +432,7 @@ mod tests {
             Name {
                 path: TreePath::new(b"name").unwrap(),
                 replaces: found.as_ref().map(Identity::of),
+                within: None,
             }
         }
     }

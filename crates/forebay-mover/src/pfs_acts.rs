@@ -23,19 +23,21 @@ type Work<T> = drain::Work<T>;
 pub(crate) fn rename(
     lower: &Lower,
     notes: &PfsNotes,
-    from: &TreePath,
-    to: &TreePath,
+    [from, to]: [&TreePath; 2],
     is: Identity,
+    within: Option<Identity>,
     touched: &Touched,
     counters: &Counters,
 ) -> Work<()> {
     let rename = || {
+        let (old, new) = (pfs::parent(lower, from)?, pfs::parent(lower, to)?);
+        pfs::check_within(new.as_fd(), within)?;
         aside::sweep_in(lower, notes, from, touched, counters)?;
         // Before its time of change is that of the rename, which one of its names may show to a sweep.
         if let Some(leaves) = pfs::look(lower, from)? {
             touched.note(&leaves);
         }
-        pfs::rename(lower, from, to)?;
+        pfs::rename_free(old.as_fd(), from.name(), new.as_fd(), to.name())?;
         match pfs::look(lower, to)? {
             Some(moved) if !is.is_inode_of(&moved) => {
                 // If its name is taken again, it gets one beside it; where nothing can be renamed it stays, and the next look finds it.
@@ -226,6 +228,7 @@ fn ensure_dir(
 ) -> pfs::Work<Identity> {
     let name = new.path.name();
     let dir = pfs::parent(lower, &new.path)?;
+    pfs::check_within(dir.as_fd(), new.within)?;
     let is_made = match sys::mkdir(dir.as_fd(), name, drain::NEW_DIR_MODE) {
         Ok(()) => true,
         Err(Errno::EXIST) => false,
@@ -301,7 +304,15 @@ mod tests {
             let touched = Touched::default();
             let (lower, notes) = (&self.lower, &self.notes);
             let (from, to) = (path(from), path(to));
-            rename(lower, notes, &from, &to, is, &touched, &self.counters)
+            rename(
+                lower,
+                notes,
+                [&from, &to],
+                is,
+                None,
+                &touched,
+                &self.counters,
+            )
         }
 
         fn discard(&self, name: &str, aside: &str) -> Work<()> {
@@ -498,6 +509,7 @@ mod tests {
                 link: 0,
             },
             known: None,
+            within: None,
         }
     }
 

@@ -50,6 +50,8 @@ pub const INLINE_STAGE_BYTES: u64 = 256 << 10;
 pub const PAUSE: Duration = Duration::from_millis(1);
 /// Answers to control messages that are being written. One more is refused EAGAIN.
 pub const ANSWERS: usize = 64;
+/// Of these, answers to callers that follow a drain, however long it takes. One more gets the state once, and asks again.
+pub const FOLLOWERS: usize = ANSWERS / 2;
 /// Longest pause of a caller in reading the answer to a control message; then the answer is cut off.
 pub const ANSWER_PATIENCE: Duration = Duration::from_secs(30);
 /// How long the end of the bridge waits for such answers before it cuts them off.

@@ -1,4 +1,4 @@
-//! What became of processes that a run has left in the background: a file in the instance directory, written by the
+//! What became of processes that runs have left in the background: a file for each in the instance directory, written by the
 //! keeper of the run and shown by `forebay status`, also when no bridge runs any more.
 
 use forebay_sys as sys;
@@ -8,8 +8,9 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// Name of the file.
-const FILE: &str = "background.json";
+/// The files are `background-<process id of the keeper>.json`.
+const STEM: &str = "background-";
+const EXTENSION: &str = ".json";
 
 /// A run whose command has ended, and whose processes go on or went on.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -38,9 +39,14 @@ pub struct Outcome {
 }
 
 impl Background {
+    fn file(&self, instance: &Path) -> PathBuf {
+        instance.join(format!("{STEM}{}{EXTENSION}", self.keeper))
+    }
+
     /// Writes the file. Not durable: after a power loss there is nothing to go on.
     pub fn save(&self, instance: &Path) -> std::io::Result<()> {
-        let (path, temporary) = (instance.join(FILE), instance.join("background.json.new"));
+        let path = self.file(instance);
+        let temporary = path.with_extension("new");
         let mut file = fs::OpenOptions::new()
             .create(true)
             .truncate(true)
@@ -51,15 +57,24 @@ impl Background {
         fs::rename(temporary, path)
     }
 
-    /// Reads the file, if there is one.
-    pub fn load(instance: &Path) -> Option<Background> {
-        serde_json::from_slice(&fs::read(instance.join(FILE)).ok()?).ok()
+    /// Those of all runs over this buffer, in the order of their keepers.
+    pub fn all(instance: &Path) -> Vec<Background> {
+        let is_one = |name: &str| name.starts_with(STEM) && name.ends_with(EXTENSION);
+        let entries = fs::read_dir(instance).into_iter().flatten().flatten();
+        let files = entries.filter(|entry| entry.file_name().to_str().is_some_and(is_one));
+        let mut all: Vec<Background> = files
+            .filter_map(|file| serde_json::from_slice(&fs::read(file.path()).ok()?).ok())
+            .collect();
+        all.sort_by_key(|run| run.keeper);
+        all
     }
 
-    /// Removes the file of a run that nobody looks after any more: the next one tells how things are.
+    /// Removes the files of runs that nobody looks after any more: the next one tells how things are.
     pub fn forget_old(instance: &Path) {
-        if Background::load(instance).is_some_and(|run| run.result.is_some() || !run.goes_on()) {
-            let _ = fs::remove_file(instance.join(FILE));
+        for run in Background::all(instance) {
+            if run.result.is_some() || !run.goes_on() {
+                let _ = fs::remove_file(run.file(instance));
+            }
         }
     }
 
@@ -89,10 +104,11 @@ impl Background {
 /// The runs in this storage, with their instance directories.
 pub fn all_in(storage: &Path) -> Vec<(PathBuf, Background)> {
     let instances = fs::read_dir(storage).into_iter().flatten().flatten();
-    let mut found: Vec<_> = instances
-        .map(|entry| entry.path())
-        .filter_map(|instance| Some((instance.clone(), Background::load(&instance)?)))
-        .collect();
+    let of = |instance: PathBuf| {
+        let all = Background::all(&instance).into_iter();
+        all.map(move |run| (instance.clone(), run))
+    };
+    let mut found: Vec<_> = instances.flat_map(|entry| of(entry.path())).collect();
     found.sort_by(|(_, a), (_, b)| a.root.cmp(&b.root));
     found
 }

@@ -12,6 +12,7 @@ use forebay_client::Control;
 use forebay_core::claim::{self, Claim};
 use forebay_core::facts::Timestamp;
 use forebay_core::reserve::Purpose;
+use forebay_core::restarts::Restarts;
 use forebay_core::root_dir::{self, Sight};
 use forebay_sys as sys;
 use forebay_wire::Devices;
@@ -38,6 +39,8 @@ const END_PATIENCE: Duration = Duration::from_secs(2);
 const DYING: Duration = Duration::from_secs(2);
 /// The option that [`crate::cli::MovedOptions`] has, for another process.
 pub const ROOT_HAS_MOVED: &str = "--root-has-moved";
+/// Somebody is told of a bridge that can't be started when the pause between two tries gets so long.
+const TELL_FROM: Duration = Duration::from_secs(1);
 /// Pause between two looks.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
@@ -91,9 +94,11 @@ impl Bridge {
     ///
     /// # Errors
     /// [`AdminError::Version`], [`AdminError::OtherProtocol`]: somebody does, but not so that we understand each other.
+    /// [`AdminError::Busy`]: it has too much to do.
     pub fn at_socket(socket: &Path) -> Result<Option<Bridge>, AdminError> {
         match Bridge::connect(socket) {
             Ok(bridge) => Ok(Some(bridge)),
+            Err(e @ AdminError::Busy { .. }) => Err(e),
             Err(e) if e.is_other_version() => Err(e),
             Err(e) => {
                 if e.is_timeout() {
@@ -253,6 +258,44 @@ impl Bridge {
         Bridge::hold(place, options, start, |control| {
             control.attach(std::process::id(), verb)
         })
+    }
+
+    /// Starts the bridge again, which has died, and tries until that succeeds. `is_over` waits so long, and says whether nobody needs the
+    /// bridge any more. `deaths` are those since `begin`.
+    ///
+    /// # Errors
+    /// Nobody needs it any more; why it could not be started until then.
+    pub fn revive(
+        place: &Place,
+        options: &BridgeOptions,
+        verb: Verb,
+        (deaths, begin): (&mut Restarts, Instant),
+        mut is_over: impl FnMut(Duration) -> bool,
+    ) -> Result<Bridge, Fault> {
+        let mut trouble = fault("it dies again and again");
+        let mut is_told = false;
+        while let Some(pause) = deaths.next(begin.elapsed(), Purpose::Serve) {
+            if pause >= TELL_FROM && !std::mem::replace(&mut is_told, true) {
+                eprintln!(
+                    "forebay: the bridge has died and cannot be started now, so programs wait for it or get EIO; it is tried again: {trouble}"
+                );
+            }
+            if !pause.is_zero() && is_over(pause) {
+                break;
+            }
+            match Bridge::attach(place, &options.again(), verb, Purpose::Serve) {
+                Ok(bridge) => {
+                    deaths.is_back();
+                    if is_told {
+                        eprintln!("forebay: the bridge was started again");
+                    }
+                    return Ok(bridge);
+                }
+                // It may have been killed as the one before it: the next one need not be.
+                Err(e) => trouble = e,
+            }
+        }
+        Err(trouble)
     }
 
     /// Finds or starts the bridge of a buffer and makes it live until [`Bridge::stop`].

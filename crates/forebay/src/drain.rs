@@ -15,8 +15,10 @@ use std::time::{Duration, Instant};
 
 /// The bar appears after this time, so that a short drain shows none.
 const BAR_AFTER: Duration = Duration::from_millis(500);
-/// Most lines that name what is left, on a terminal or in a log. The report file names everything.
+/// Most lines that name what is left, on a terminal or in a log.
 const MOST_LINES: usize = 20;
+/// Pause before a drain is asked about again that so many follow that the bridge sends each its state once only.
+const ASK_AGAIN: Duration = Duration::from_millis(100);
 
 /// How often a drain with choices is asked for while others are at work.
 const MOST_TRIES: u32 = 100;
@@ -174,14 +176,13 @@ impl<'a> Watcher<'a> {
                 refused.extend(request.take.iter().map(not_tried));
                 return Ok(Drained::not_awaited(status, refused));
             }
-            let mut drained = self.named(bridge, status, naming)?;
+            let (mut drained, has_open) = self.named(bridge, status, naming)?;
             if request.take.is_empty() {
                 // This may be a drain of somebody else who has chosen.
                 drained.status.refused.clone_from(&refused);
             }
             // Another drain that began a moment before ours waits for open files as long as it was told to.
-            let is_open = |left: &Left| matches!(left.reason, Reason::Open);
-            let is_worth_more = drained.named.iter().any(is_open) && asked.elapsed() < patience;
+            let is_worth_more = has_open && asked.elapsed() < patience;
             if !is_worth_more || self.is_to_stop() {
                 return Ok(drained);
             }
@@ -245,41 +246,44 @@ impl<'a> Watcher<'a> {
         let outcome = loop {
             let mut last = None;
             match self.follow(bridge, number, whose, &mut last) {
-                Ok(()) => {
-                    break last.ok_or_else(|| fault("the bridge does not report the drain"));
-                }
+                Ok(()) => match last {
+                    None => break Err(fault("the bridge does not report the drain")),
+                    Some(status) if status.state != DrainState::Running => break Ok(status),
+                    Some(status) if self.asked_to_stop && whose == Whose::Others => {
+                        break Ok(status);
+                    }
+                    Some(_) => std::thread::sleep(ASK_AGAIN),
+                },
                 // The bridge cuts off a process that was stopped for long (Ctrl-Z), and that may ask again.
                 Err(e) if e.is_loss() && last.is_some() && bridge.is_alive() => {}
                 Err(e) => break Err(e.into()),
             }
         };
         self.bar.clear();
-        let status = outcome?;
-        let is_left = self.asked_to_stop && whose == Whose::Others;
-        match status.state {
-            DrainState::Running if !is_left => Err(fault("the bridge ends before the drain")),
-            _ => Ok(status),
-        }
+        outcome
     }
 
-    /// How a drain ended, with names of what it has left.
+    /// How a drain ended, with names of what it has left. True: some of that is open for writing.
     fn named(
         &mut self,
         bridge: &mut Bridge,
         ended: DrainStatus,
         naming: Naming,
-    ) -> Result<Drained, Fault> {
+    ) -> Result<(Drained, bool), Fault> {
         let mut named = Vec::new();
+        let mut has_open = false;
         for left in bridge.control.left_of(ended.number)? {
-            if naming == Naming::Some && named.len() == MOST_LINES {
-                break;
+            let left = left?;
+            has_open |= matches!(left.reason, Reason::Open);
+            if naming == Naming::All || named.len() < MOST_LINES {
+                named.push(left);
             }
-            named.push(left?);
         }
-        Ok(Drained {
+        let drained = Drained {
             status: ended,
             named,
-        })
+        };
+        Ok((drained, has_open))
     }
 
     fn follow(
@@ -365,8 +369,9 @@ pub fn tell_remarks(drained: &Drained) {
     }
 }
 
-/// Prints on standard error what is not on the PFS, and how to continue: `retry` is the command that drains again.
-pub fn tell_left(drained: &Drained, place: &Place, retry: &str) {
+/// Prints on standard error what is not on the PFS, and how to continue: `retry` is the command that drains again, and `lister` the option or
+/// command that lists more than fits here.
+pub fn tell_left(drained: &Drained, place: &Place, retry: &str, lister: &str) {
     for refused in &drained.status.refused {
         eprintln!("forebay: not taken: {}", printable(refused.as_bytes()));
     }
@@ -404,7 +409,7 @@ pub fn tell_left(drained: &Drained, place: &Place, retry: &str) {
     }
     if n > MOST_LINES as u64 {
         eprintln!(
-            "  ... and {} more (--report FILE lists them)",
+            "  ... and {} more ({lister} lists them)",
             units::number(n - MOST_LINES as u64)
         );
     }

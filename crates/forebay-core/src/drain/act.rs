@@ -197,6 +197,9 @@ impl Named {
     }
 }
 
+/// What is said of something that is not put on the PFS because of [`PathRecord::within`].
+pub const OTHER_DIR: &str = "put it into another directory than that in which it was made";
+
 /// A name on the PFS that a copy gets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Name {
@@ -204,6 +207,8 @@ pub struct Name {
     pub path: TreePath,
     /// What the drain has found there, and replaces; `None`: nothing.
     pub replaces: Option<Identity>,
+    /// See [`PathRecord::within`].
+    pub within: Option<Identity>,
 }
 
 impl Name {
@@ -222,6 +227,8 @@ pub struct NewDir {
     pub object: ObjectName,
     /// The one that an earlier pass has made or found there.
     pub known: Option<Identity>,
+    /// See [`PathRecord::within`].
+    pub within: Option<Identity>,
 }
 
 impl NewDir {
@@ -324,6 +331,8 @@ pub enum Act {
         to: TreePath,
         /// What it is. If something else has come to `to` by this, that goes back to `from`, or beside it: EEXIST.
         is: Identity,
+        /// See [`PathRecord::within`], of the directory of `to`.
+        within: Option<Identity>,
     },
     /// Remove what is no directory from the PFS, if it is still there: [`Got::Did`].
     Remove {
@@ -467,7 +476,7 @@ impl Act {
         dirs.sort_unstable();
         dirs.dedup();
         let mut dirs: Vec<_> = dirs.into_iter().map(|dir| [dir.clone(), dir]).collect();
-        if let Act::Rename { from, to, is } = self
+        if let Act::Rename { from, to, is, .. } = self
             && is.is_dir()
             && from.parent() != to.parent()
         {
@@ -545,6 +554,7 @@ mod tests {
                 from: path(from),
                 to: path(to),
                 is,
+                within: None,
             }
             .needs_to_change()
         };
@@ -601,6 +611,7 @@ mod tests {
                 link: 0,
             },
             known,
+            within: None,
         };
         let own = dir(user, 0o755);
         let may_be =

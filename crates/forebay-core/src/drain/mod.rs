@@ -91,7 +91,7 @@ mod workplaces;
 
 pub use act::{
     Act, ActTicket, Copied, Copy, DrainCommit, DrainVerdict, Got, LentMode, NEW_DIR_MODE, Name,
-    Named, Naming, NewDir, StrayEntry, Temporary, Trouble, Use, Work,
+    Named, Naming, NewDir, OTHER_DIR, StrayEntry, Temporary, Trouble, Use, Work,
 };
 pub use aside::{
     AsideFate, AsideNote, Tick, clock_path, is_aside, is_old_note, may_be_aside_in_root,

@@ -10,7 +10,7 @@ use crate::identity::Identity;
 use crate::path::TreePath;
 use crate::record::{Kind, ObjectName, PathRecord};
 use crate::table::Change;
-use crate::walk::{Dir, Found, Node, RESERVED_PREFIX};
+use crate::walk::{Dir, Found, Node, Place, RESERVED_PREFIX};
 use std::collections::BTreeSet;
 
 /// Names that locks and drains use on the PFS are for nobody else.
@@ -96,6 +96,24 @@ impl Context<'_> {
         .over(hidden)
     }
 
+    /// See [`PathRecord::within`], for a name that is made in this directory.
+    pub(super) fn within(&self, dir: &Dir) -> Outcome<Option<Box<Identity>>> {
+        if self.settings.bridge_uid != 0 || self.cred.uid == 0 {
+            return Ok(None);
+        }
+        let known = match &dir.place {
+            Place::Merged(_) => Some(Identity::of_dir(&self.walk.dir_attr(dir)?)),
+            // It is on the PFS as well.
+            Place::Born(_) => {
+                let record = self.facts.record(&dir.path)?;
+                let drained = record.filter(|record| record.drained.is_some());
+                let known = drained.and_then(|record| record.replaces);
+                known.filter(|known| known.is_dir())
+            }
+        };
+        Ok(known.map(Box::new))
+    }
+
     /// Takes the record at `found` out of the tables, with its object; nothing to do if there is none.
     pub(super) fn drop_record(&self, found: &Found, plan: &mut Plan) {
         match (&found.record, &found.node) {
@@ -169,6 +187,10 @@ impl Context<'_> {
         let mut plan = Plan::default();
         self.drop_record(found, &mut plan);
         plan.touch(&found.dir);
+        let record = PathRecord {
+            within: self.within(&found.dir)?,
+            ..record
+        };
         plan.put(found.path.clone(), record);
         self.settle_origin(found, &[], &mut plan)?;
         Ok(plan)

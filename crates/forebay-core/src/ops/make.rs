@@ -112,6 +112,7 @@ impl Context<'_> {
         plan.touch(&to.dir);
         let record = PathRecord {
             copy_of: source.copy_of,
+            within: self.within(&to.dir)?,
             ..self.record(source.kind, fresh, hidden)
         };
         plan.put(to.path.clone(), record);

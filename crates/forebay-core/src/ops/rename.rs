@@ -138,6 +138,7 @@ impl Context<'_> {
                 let moved = PathRecord {
                     version: self.facts.next_version(),
                     token: self.request.token,
+                    within: self.within(&dst.dir)?,
                     ..record.clone().over(hidden)
                 };
                 plan.relabel(moved.object, &dst.path);
@@ -157,6 +158,7 @@ impl Context<'_> {
                     ino: 0,
                     origin: Some(lower.clone()),
                     arriving: Some(Box::new(known)),
+                    within: self.within(&dst.dir)?,
                     ..self.record(Kind::Moved, fresh, hidden)
                 };
                 plan.put(dst.path.clone(), record);

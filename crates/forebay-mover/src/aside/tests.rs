@@ -65,7 +65,15 @@ impl Scene {
 
     fn rename(&self, from: &TreePath, to: &TreePath, is: Identity) -> drain::Work<()> {
         let (lower, notes) = (&self.lower, &self.notes);
-        pfs_acts::rename(lower, notes, from, to, is, &self.touched, &self.counters)
+        pfs_acts::rename(
+            lower,
+            notes,
+            [from, to],
+            is,
+            None,
+            &self.touched,
+            &self.counters,
+        )
     }
 
     fn discard(&self, path: &str) {

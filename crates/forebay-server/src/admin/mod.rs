@@ -7,13 +7,14 @@ mod threads;
 
 use crate::ServerHandle;
 use crate::answer::Answered;
-use crate::limits::LEFT_PER_LOOK;
+use crate::limits::{ANSWER_PATIENCE, FOLLOWERS, LEFT_PER_LOOK};
 use crate::log::Cause;
 use crate::status;
 use drains::Drains;
 use forebay_admin::drain::{DrainBegun, DrainRequest, Inventory};
 use forebay_admin::{
-    AnswerError, AnswerWriter, NoRequest, Refusal, RefusalKind, Request, VERSION_WITHOUT_NUMBER,
+    AnswerError, AnswerWriter, Arrived, NoRequest, Refusal, RefusalKind, Request,
+    VERSION_WITHOUT_NUMBER,
 };
 use forebay_core::path::TreePath;
 use forebay_core::reserve::Purpose;
@@ -22,8 +23,9 @@ use forebay_mover::{Counters, Halt, Pass, Points};
 use forebay_wire::ReplyKind;
 use life::Life;
 use parking_lot::{Condvar, Mutex};
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 use threads::Threads;
@@ -43,6 +45,32 @@ pub(crate) struct Admin {
     watch: Once,
     points: Arc<Points>,
     threads: Arc<Threads>,
+    /// Callers that follow drains.
+    followers: AtomicUsize,
+}
+
+/// A caller that follows a drain, as long as it does.
+struct Follower<'a> {
+    all: &'a AtomicUsize,
+    /// How many there were before.
+    before: usize,
+}
+
+impl<'a> Follower<'a> {
+    fn new(all: &'a AtomicUsize) -> Self {
+        let before = all.fetch_add(1, Ordering::Relaxed);
+        Follower { all, before }
+    }
+
+    fn is_one_too_many(&self) -> bool {
+        self.before >= FOLLOWERS
+    }
+}
+
+impl Drop for Follower<'_> {
+    fn drop(&mut self) {
+        self.all.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// Why an answer is not complete.
@@ -91,6 +119,7 @@ impl Admin {
             watch: Once::new(),
             points: Arc::new(Points::from_env()),
             threads: Arc::default(),
+            followers: AtomicUsize::new(0),
         }
     }
 
@@ -207,11 +236,13 @@ impl Admin {
         Ok(())
     }
 
-    /// Sends the counters of a drain until it has ended, or the bridge does.
+    /// Sends the counters of a drain until it has ended, or the bridge does; once if too many follow drains already.
     fn follow_drain(&self, followed: &Counters, answer: &mut Answer<'_>) -> Outcome {
+        let follower = Follower::new(&self.followers);
         loop {
             // Asked before the item is sent, so that the last item shows the end.
-            let goes_on = followed.is_running() && !self.threads.is_closing();
+            let goes_on =
+                followed.is_running() && !self.threads.is_closing() && !follower.is_one_too_many();
             answer.item(&followed.status())?;
             answer.flush()?;
             if !goes_on {
@@ -297,20 +328,19 @@ impl Admin {
 /// Answers a control message. The caller gets the stream of the answer, which is written meanwhile in a thread
 /// of its own: so this waits for nothing, and a PFS that hangs keeps nobody from asking.
 pub(crate) fn answer(server: &Arc<ServerHandle>, message: &[u8]) -> Answered {
-    let request = match Request::decode(message) {
+    let arrived = match Request::decode(message) {
         Err(e @ NoRequest::Version(VERSION_WITHOUT_NUMBER)) => {
             // It reads its answer, an object of JSON, from the reply itself.
             let error = serde_json::json!({ "error": e.refusal().message });
             return Answered::bytes(error.to_string().into_bytes());
         }
-        request => request,
+        arrived => arrived,
     };
     watch_over(server);
     let theirs = server.clone();
-    let stream = server
-        .admin
-        .threads
-        .answer(move |out| write_answer(&theirs, request, out));
+    let stream = server.admin.threads.answer(move |stream| {
+        write_answer(&theirs, arrived.and_then(|it| whole(it, stream)), stream)
+    });
     match stream {
         Ok(stream) => Answered {
             kind: ReplyKind::Grant,
@@ -324,6 +354,27 @@ pub(crate) fn answer(server: &Arc<ServerHandle>, message: &[u8]) -> Answered {
             );
             Answered::status(e.raw_os_error())
         }
+    }
+}
+
+/// The request that has arrived, or that follows over the stream of its answer.
+fn whole(arrived: Arrived, stream: &UnixStream) -> Result<Request, NoRequest> {
+    let bytes = match arrived {
+        Arrived::Whole(request) => return Ok(request),
+        Arrived::Announced(bytes) => bytes,
+    };
+    let mut message = Vec::new();
+    let mut rest = stream.take(bytes as u64);
+    let read = stream
+        .set_read_timeout(Some(ANSWER_PATIENCE))
+        .and_then(|()| rest.read_to_end(&mut message));
+    match (read, Request::decode(&message)) {
+        (Ok(_), Ok(Arrived::Whole(request))) => Ok(request),
+        (Ok(_), Err(e)) => Err(e),
+        (Ok(_), Ok(Arrived::Announced(_))) => {
+            Err(NoRequest::Malformed("it announces another one".to_owned()))
+        }
+        (Err(e), _) => Err(NoRequest::Malformed(e.to_string())),
     }
 }
 

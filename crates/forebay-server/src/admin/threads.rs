@@ -27,8 +27,7 @@ pub(super) struct Threads {
 
 impl Threads {
     /// Has `write` done in a thread of its own, and gives the end of the stream from which the answer is to be
-    /// read. A caller that does not read for [`ANSWER_PATIENCE`] makes the writes fail. What it sends is
-    /// never read.
+    /// read. A caller that does not read for [`ANSWER_PATIENCE`] makes the writes fail.
     ///
     /// # Errors
     /// EAGAIN: [`ANSWERS`] are being written, or the bridge ends. Else what the system said.
@@ -39,7 +38,6 @@ impl Threads {
         let (ours, theirs) = UnixStream::pair().map_err(errno_of)?;
         ours.set_write_timeout(Some(ANSWER_PATIENCE))
             .map_err(errno_of)?;
-        ours.shutdown(Shutdown::Read).map_err(errno_of)?;
         let ours = Arc::new(ours);
         {
             let mut state = self.state.lock();

@@ -81,7 +81,7 @@ pub fn down(args: &cli::DownArgs) -> Result<u8, Fault> {
         println!("stopped the bridge over {}", place.root.display());
     } else {
         let again = drain_command(&place).replacen("drain", "down", 1);
-        tell_left(&drained, &place, &again);
+        tell_left(&drained, &place, &again, "forebay drain --json");
     }
     Ok(drain_code(&drained))
 }
@@ -90,11 +90,12 @@ pub fn down(args: &cli::DownArgs) -> Result<u8, Fault> {
 fn end(mut bridge: Bridge) -> Result<(), Fault> {
     let stays = bridge.control.attach(std::process::id(), Verb::Drain)?.stay;
     bridge.control.set_stay(false)?;
-    let has_parted = bridge.part(true)?;
-    if has_parted && !bridge.is_alive() {
+    let parted = bridge.part(true);
+    if matches!(parted, Ok(true)) && !bridge.is_alive() {
         return Ok(());
     }
     let life = bridge.control.set_stay(stays)?;
+    parted?;
     Err(match life.programs.first() {
         Some(pid) => fault(format!(
             "process {pid} still uses the bridge, which goes on"

@@ -62,7 +62,7 @@ pub fn drain(args: &cli::DrainArgs) -> Result<u8, Fault> {
             println!("drained {}", drain_text(&drained));
         }
         tell_remarks(&drained);
-        tell_left(&drained, &place, &drain_command(&place));
+        tell_left(&drained, &place, &drain_command(&place), "--json");
     }
     ended?;
     match (drain_code(&drained), drained.status.refused.is_empty()) {

@@ -187,23 +187,37 @@ fn watch(
     done: BorrowedFd<'_>,
 ) -> Result<(), Fault> {
     let begin = Instant::now();
-    let (mut signals, mut restarts) = (0, Restarts::default());
+    let mut restarts = Restarts::default();
+    let mut signals = 0;
+    let mut unmount_at_signal = || {
+        let seen = sys::signals_seen();
+        if std::mem::replace(&mut signals, seen) < seen {
+            // It may be gone already, and this process waits only for files that are open.
+            let _ = unmount(at, true);
+        }
+    };
     while !sys::is_readable(done) {
         let process = sys::Process::open(bridge.pid).ok();
         let Some(process) = process.filter(|process| !process.has_ended()) else {
             // If it was a child, its id stays taken until it is reaped.
             sys::reap(bridge.pid);
-            if !restarts.one_more(begin.elapsed(), Purpose::Serve) {
-                return Err(fault("the bridge has died again and again"));
+            let mut is_over = |pause: Duration| {
+                let until = Instant::now() + pause;
+                while !sys::is_readable(done) && Instant::now() < until {
+                    unmount_at_signal();
+                    sys::wait_any(&[done], LOOK_AGAIN);
+                }
+                sys::is_readable(done)
+            };
+            let deaths = (&mut restarts, begin);
+            match Bridge::revive(place, &args.bridge, Verb::Mount, deaths, &mut is_over) {
+                Ok(fresh) => *bridge = fresh,
+                Err(_) if sys::is_readable(done) => break,
+                Err(e) => return Err(e),
             }
-            *bridge = Bridge::attach(place, &args.bridge.again(), Verb::Mount, Purpose::Serve)?;
             continue;
         };
-        if sys::signals_seen() > signals {
-            signals = sys::signals_seen();
-            // It may be gone already, and this process waits only for files that are open.
-            let _ = unmount(at, true);
-        }
+        unmount_at_signal();
         sys::wait_any(&[process.as_fd(), done], LOOK_AGAIN);
     }
     Ok(())

@@ -41,10 +41,6 @@ const LONGEST_LOOK: Duration = Duration::from_millis(200);
 const LONGEST_LOOK_BEHIND: Duration = Duration::from_secs(2);
 /// Most drains after each of which the bridge found that others had changed the buffer again.
 const MOST_DRAINS: u32 = 20;
-/// Pause after a start that has failed; it doubles from one failure to the next.
-const FIRST_PAUSE: Duration = Duration::from_millis(10);
-/// The pauses get no longer than this.
-const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
 /// How the command ended.
 struct Ended {
@@ -56,9 +52,9 @@ struct Ended {
     begin: Instant,
     /// The bridge died and was started again.
     restarts: Restarts,
-    /// While the command ran, the bridge was given up: it could not be started again any more.
+    /// The bridge was dead, and could not be started again, when the command ended.
     was_given_up: bool,
-    /// It was told to end before the command had ended.
+    /// It was told to end before the command had ended, and that did not end well.
     interrupted: bool,
     /// What has come since then.
     signals: Signals,
@@ -254,7 +250,7 @@ impl Run<'_> {
     /// Waits for processes that go on, drains and reports. The command has run, so errors are printed and change only
     /// the exit code.
     fn conclude(mut self, mut bridge: Bridge, keeper: Keeper) -> u8 {
-        if self.ended.restarts.all() > 0 {
+        if self.ended.restarts.deaths() > 0 {
             self.before = BridgeCounters::default();
         }
         let patience = match self.ended.interrupted || self.args.no_wait {
@@ -397,11 +393,13 @@ impl Run<'_> {
     /// Starts the bridge again, after it has died.
     fn revive(&mut self, bridge: &mut Bridge, purpose: Purpose) -> Result<(), Fault> {
         let now = self.ended.begin.elapsed();
-        if !self.ended.restarts.one_more(now, purpose) {
+        // Nobody waits here for times that may be better.
+        if self.ended.restarts.next(now, purpose) != Some(Duration::ZERO) {
             return Err(fault("the bridge has died again and again"));
         }
         self.of_earlier_bridges.append(&mut self.connected);
         *bridge = Bridge::attach(&self.place, &self.args.bridge.again(), Verb::Run, purpose)?;
+        self.ended.restarts.is_back();
         self.before = BridgeCounters::default();
         Ok(())
     }
@@ -495,7 +493,7 @@ impl Run<'_> {
             inventory: &end.inventory,
             inherited: &self.inherited,
             calls: self.ended.calls,
-            restarts: self.ended.restarts.all(),
+            restarts: self.ended.restarts.deaths(),
             was_given_up: self.ended.was_given_up,
             drained: end.drained.as_ref(),
             door: cli::door_name(self.door.0),
@@ -517,7 +515,7 @@ impl Run<'_> {
         }
         match &end.drained {
             Some(drained) if !drained.is_complete() => {
-                tell_left(drained, &self.place, &retry);
+                tell_left(drained, &self.place, &retry, "--report FILE");
                 exit::DATA_LEFT
             }
             _ if self.exit_status() == exit::OK && is_spoilt => {
@@ -648,50 +646,47 @@ fn watch(mut child: Child, args: &cli::RunArgs, place: &Place, bridge: &mut Brid
     sys::pass_signals_to(child.id());
     sys::hear_of_children();
     if let Ok(program) = sys::Process::open(child.id()) {
-        let mut trouble = None;
-        let mut pause = FIRST_PAUSE;
         let reap = |bridge: u32| {
             outliving::reap(&[child.id(), bridge]);
         };
         while bridge.dies_before(&program, || reap(bridge.pid)) {
-            if !restarts.one_more(begin.elapsed(), Purpose::Serve) {
-                trouble = trouble.or_else(|| Some(fault("it dies again and again")));
-                break;
-            }
-            match Bridge::attach(place, &args.bridge.again(), Verb::Run, Purpose::Serve) {
-                Ok(fresh) => {
-                    *bridge = fresh;
-                    trouble = None;
-                    pause = FIRST_PAUSE;
+            let is_over = |pause: Duration| {
+                let until = Instant::now() + pause;
+                while !program.has_ended() && Instant::now() < until {
+                    let rest = until.saturating_duration_since(Instant::now());
+                    sys::wait_any(&[&program], rest.min(LONGEST_LOOK_BEHIND));
+                    reap(bridge.pid);
                 }
-                // It may have been killed as the one before it: the next one need not be.
+                program.has_ended()
+            };
+            let deaths = (&mut restarts, begin);
+            match Bridge::revive(place, &args.bridge, Verb::Run, deaths, is_over) {
+                Ok(fresh) => *bridge = fresh,
                 Err(e) => {
-                    trouble = Some(e);
-                    std::thread::sleep(pause);
-                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    eprintln!("forebay: the bridge has died and could not be started again:");
+                    e.tell(false);
+                    was_given_up = true;
+                    break;
                 }
             }
-        }
-        was_given_up = trouble.is_some();
-        if let Some(e) = trouble {
-            eprintln!("forebay: the bridge has died and cannot be started again");
-            e.tell(false);
         }
     }
     // Until the command is reaped, no other process can get its id.
     let waited = sys::await_end(child.id()).map_err(std::io::Error::from);
     sys::pass_signals_to(0);
     let mut signals = Signals::default();
-    let interrupted = signals.heed();
-    let status = waited.and_then(|()| child.wait());
+    let was_signalled = signals.heed();
+    let status = waited.and_then(|()| child.wait()).ok();
+    // One that has gone on and ended well has taken the signal for something else.
+    let has_gone_on = status.is_some_and(|status| status.success());
     Ended {
-        status: status.ok(),
+        status,
         wall: begin.elapsed(),
         calls: CallBytes::now().since(before),
         begin,
         restarts,
         was_given_up,
-        interrupted,
+        interrupted: was_signalled && !has_gone_on,
         signals,
     }
 }

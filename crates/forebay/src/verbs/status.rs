@@ -80,7 +80,7 @@ fn ended(args: &cli::StatusArgs, only: Option<&Path>) -> Vec<(PathBuf, Backgroun
         .filter(|(_, run)| only.is_none_or(|root| root == run.root))
         .collect();
     // Two variables may name one storage.
-    found.dedup_by(|(a, _), (b, _)| a == b);
+    found.dedup_by(|(a, one), (b, other)| a == b && one.keeper == other.keeper);
     found
 }
 
@@ -116,7 +116,7 @@ impl Snapshot {
             "users": self.lifetime,
             "inventory": self.inventory,
             "drain": self.drain,
-            "background": Background::load(&bridge.instance),
+            "background": Background::all(&bridge.instance),
         })
     }
 
@@ -137,10 +137,10 @@ impl Snapshot {
             ),
             _ => String::new(),
         };
-        let background = match Background::load(&bridge.instance) {
-            Some(run) => format!("\n  goes on   {}", run.text()),
-            None => String::new(),
-        };
+        let runs = Background::all(&bridge.instance).into_iter();
+        let background: String = runs
+            .map(|run| format!("\n  goes on   {}", run.text()))
+            .collect();
         // Only then: the directory may be on a file system that hangs.
         let here = match bridge.sees_other_mounts() && bridge.outlook() != Outlook::Same {
             true => {

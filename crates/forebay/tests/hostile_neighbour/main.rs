@@ -9,6 +9,7 @@ mod renames;
 mod shared;
 #[path = "../cli_verbs/stage.rs"]
 mod stage;
+mod swapped;
 
 use stage::{Said, Stage, finish, kill, start, wait};
 use std::fs::{self, Permissions};

@@ -180,9 +180,17 @@ fn one_run(stage: &Stage, seed: u64, figures: &Mutex<Figures>) -> Result<(), Str
 fn is_served(stage: &Stage) -> bool {
     let instances = fs::read_dir(stage.path("storage")).unwrap();
     instances.map(Result::unwrap).any(|instance| {
-        let background = fs::read_to_string(instance.path().join("background.json"));
-        sys::is_locked(&instance.path().join("lock"))
-            || background.is_ok_and(|text| text.contains("\"result\": null"))
+        let files = fs::read_dir(instance.path()).unwrap().map(Result::unwrap);
+        let mut runs = files.filter(|file| {
+            file.file_name()
+                .to_string_lossy()
+                .starts_with("background-")
+        });
+        let goes_on = |run: fs::DirEntry| {
+            let text = fs::read_to_string(run.path());
+            text.is_ok_and(|text| text.contains("\"result\": null"))
+        };
+        sys::is_locked(&instance.path().join("lock")) || runs.any(goes_on)
     })
 }
 

@@ -200,6 +200,72 @@ fn a_process_that_never_ends_keeps_nobody_who_does_not_wait() {
 }
 
 #[test]
+fn each_run_that_has_left_processes_is_shown_until_the_next_one_after_their_end() {
+    need!("bash");
+    let stage = Stage::new();
+    let leaves = |name: &str| {
+        let script = format!(
+            "(exec > pfs/{name} 2> /dev/null; touch {name}.on; until [ -e {name}.go ]; do sleep 0.02; done; echo {name}) & \
+             until [ -e {name}.on ]; do :; done"
+        );
+        stage.script(&["--no-wait"], &script).ends_with(75);
+    };
+    let shown = || stage.say(&["status"]).ends_with(0).out;
+    let lets = |name: &str| fs::write(stage.path(&format!("{name}.go")), "").unwrap();
+    leaves("one");
+    leaves("two");
+    assert_eq!(shown().matches("drained when they end").count(), 2);
+    lets("one");
+    stage.wait_for("the end of the first", || shown().contains("have ended"));
+    assert_eq!(shown().matches("drained when they end").count(), 1);
+    // The next run forgets what has ended, and nothing else.
+    stage.script(&[], "true").ends_with(75);
+    let status = shown();
+    assert!(!status.contains("have ended"), "{status}");
+    assert_eq!(status.matches("drained when they end").count(), 1);
+    lets("two");
+    let status = afterwards(&stage);
+    assert!(status.contains("left nothing"), "{status}");
+    let found = stage.on_pfs();
+    assert_eq!((&*found["one"], &*found["two"]), ("one\n", "two\n"));
+}
+
+#[test]
+fn a_command_that_takes_a_signal_for_something_else_and_goes_on_has_its_children_waited_for() {
+    need!("bash");
+    let stage = Stage::new();
+    let script = "trap 'echo saved > pfs/saved; touch saved' TERM; \
+                  (trap '' TERM; exec > pfs/held; echo $BASHPID > child; read < $GO; echo late) & \
+                  until [ -s child ]; do :; done; touch started; \
+                  until [ -e saved ]; do sleep 0.02; done; exit 0";
+    let run = Run::begin(&stage, &[], script);
+    stage.wait_for_file("started");
+    kill("TERM", run.child.id());
+    // Somebody who does not wait has no need to say so.
+    run.wait_until_it_says(&stage, "waiting for 1 process: ");
+    go(&stage);
+    run.end().ends_with(0).tells("left         nothing");
+    let found = stage.on_pfs();
+    assert_eq!((&*found["saved"], &*found["held"]), ("saved\n", "late\n"));
+}
+
+#[test]
+fn a_command_that_a_signal_ends_has_its_children_waited_for_for_a_moment_only() {
+    need!("bash");
+    let stage = Stage::new();
+    let script = "(trap '' TERM; exec > pfs/held; echo $BASHPID > child; read < $GO) & \
+                  until [ -s child ]; do :; done; touch started; exec sleep 100000";
+    let run = Run::begin(&stage, &[], script);
+    stage.wait_for_file("started");
+    kill("TERM", run.child.id());
+    let said = run.end().ends_with(75).tells("goes on      1 process: ");
+    assert!(!said.err.contains("waiting for"), "{}", said.err);
+    go(&stage);
+    let status = afterwards(&stage);
+    assert!(status.contains("left nothing"), "{status}");
+}
+
+#[test]
 fn a_signal_to_who_looks_after_them_drains_what_is_closed_and_says_what_is_not() {
     need!("bash");
     let stage = Stage::new();

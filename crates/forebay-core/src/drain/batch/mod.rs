@@ -91,9 +91,10 @@ impl Candidate {
         Naming {
             temporary: self.task.temporary(),
             names: ready
-                .map(|((path, _), found)| Name {
+                .map(|((path, record), found)| Name {
                     path: path.clone(),
                     replaces: *found,
+                    within: record.within.as_deref().copied(),
                 })
                 .collect(),
         }

@@ -120,11 +120,14 @@ impl Choose {
         if let Some((second, _)) = conflict.beside {
             reads.saw(&path, Some(&conflict.record));
             let object = conflict.record.object;
+            let has_same_dir = second.parent() == path.parent();
+            let within = conflict.record.within.clone();
             let put = PathRecord {
                 version: facts.next_version(),
                 hides: None,
                 replaces: None,
                 drained: None,
+                within: within.filter(|_| has_same_dir),
                 ..conflict.record
             };
             return Ok(Some(DrainCommit {

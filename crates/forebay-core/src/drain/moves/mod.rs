@@ -199,12 +199,19 @@ impl Move {
         }
     }
 
+    /// See [`PathRecord::within`], of what goes to its name in the buffer.
+    fn within_at(&self, to: &TreePath) -> Option<Identity> {
+        let (_, record) = self.marked.iter().find(|(path, _)| path == to)?;
+        record.within.as_deref().copied()
+    }
+
     fn make_dir(&self) -> Act {
         let (path, record) = &self.marked[0];
         Act::MakeDir(NewDir {
             path: path.clone(),
             object: record.object,
             known: self.known.or(record.replaces),
+            within: record.within.as_deref().copied(),
         })
     }
 
@@ -254,6 +261,7 @@ impl Move {
                     from: way.from.clone(),
                     to: way.to.clone(),
                     is: Identity::of_copy(found),
+                    within: self.within_at(&way.to),
                 })
             }
             (What::Place, Some(_), [Some(waits), None] | [None, Some(waits)])
@@ -271,6 +279,7 @@ impl Move {
                 from: way.from.clone(),
                 to: way.to.clone(),
                 is: Identity::of_copy(waits),
+                within: self.within_at(&way.to),
             }),
             (What::Place, Some(_), [None, Some(_)]) => State::Finish,
             (What::Place, ..) => {

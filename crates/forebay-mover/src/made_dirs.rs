@@ -1,0 +1,44 @@
+//! The directories that a drain of root has made. They belong to other users in the end, and may be in directories of these, who can rename
+//! another one to their place.
+
+use forebay_core::identity::Identity;
+use forebay_core::path::TreePath;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// Directories by their paths, of which a number is kept: trees may be deep.
+#[derive(Default)]
+pub(crate) struct MadeDirs {
+    is_needed: bool,
+    known: Mutex<HashMap<u64, Identity>>,
+}
+
+impl MadeDirs {
+    /// Of a drain by this user.
+    pub fn of(user: u32) -> Self {
+        MadeDirs {
+            is_needed: user == 0,
+            known: Mutex::default(),
+        }
+    }
+
+    /// This one was made here.
+    pub fn note(&self, path: &TreePath, known: Identity) {
+        if self.is_needed {
+            self.known.lock().insert(number(path), known);
+        }
+    }
+
+    /// The directory in which alone something is to get this path: what is known of it (`within`), or the one that was made for it.
+    pub fn within(&self, path: &TreePath, within: Option<Identity>) -> Option<Identity> {
+        let made = || self.known.lock().get(&number(&path.parent())).copied();
+        within.or_else(|| self.is_needed.then(made).flatten())
+    }
+}
+
+fn number(path: &TreePath) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    path.hash(&mut hasher);
+    hasher.finish()
+}

@@ -1,0 +1,121 @@
+//! A user who may rename directories of others to the place of own ones: natively that is allowed, and to make anything in them is not.
+
+use super::as_root;
+use crate::stage::{Said, Stage, finish, start};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// A shell script of root.
+fn by_root(stage: &Stage, script: &str) -> Said {
+    let mut command = stage.command("bash");
+    command.args(["-c", &format!("set -e; {AS_USER}; {script}")]);
+    finish(command)
+}
+
+/// `mallory CMD...` and `victim CMD...` run it as a user.
+const AS_USER: &str = "mallory() { setpriv --reuid 65534 --regid 65534 --clear-groups \"$@\"; }; \
+                       victim() { setpriv --reuid 1000 --regid 1000 --clear-groups \"$@\"; }";
+
+/// A run of root, with a script in which users make something.
+fn run(stage: &Stage, options: &[&str], script: &str) -> Command {
+    stage.script_command(options, &format!("set -e; {AS_USER}; {script}"))
+}
+
+/// What is in the directory of the victim: root may look.
+fn in_victims(dir: &Path) -> Vec<String> {
+    let entries = fs::read_dir(dir).unwrap().map(Result::unwrap);
+    let mut names: Vec<_> = entries
+        .map(|entry| entry.file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+/// `top` and `top/nd` belong to mallory, `top/vd` to the victim alone.
+const BEFORE: &str = "chmod 755 .; mkdir -p pfs/top/nd pfs/top/vd; echo conf > pfs/top/vd/conf; \
+                      chown -R 65534:65534 pfs/top; chown -R 1000:1000 pfs/top/vd; chmod 700 pfs/top/vd; \
+                      mallory sh -c 'echo f > pfs/top/old; echo f > pfs/top/linked; mkdir pfs/top/od; echo f > pfs/top/od/f'";
+
+const SWAP: &str = "mallory mv pfs/top/nd pfs/top/gone; mallory mv pfs/top/vd pfs/top/nd; \
+                    ! mallory touch pfs/top/nd/natively 2> /dev/null";
+
+#[test]
+fn what_a_user_has_made_comes_into_no_directory_of_another_one_that_has_its_place_now() {
+    as_root!();
+    let makes = [
+        "mallory sh -c 'echo evil > pfs/top/nd/authorized_keys'",
+        "mallory mkdir pfs/top/nd/dir; mallory touch pfs/top/nd/dir/in",
+        "mallory mv pfs/top/old pfs/top/nd/renamed",
+        "mallory mv pfs/top/od pfs/top/nd/moved",
+        "mallory ln -s /etc/passwd pfs/top/nd/link; mallory mkfifo pfs/top/nd/fifo",
+        "mallory sh -c 'echo f > pfs/top/first; ln pfs/top/first pfs/top/nd/second'",
+        "mallory ln pfs/top/linked pfs/top/nd/name",
+        "mallory sh -c 'echo f > pfs/top/here; mv pfs/top/here pfs/top/nd/there'",
+    ];
+    for make in makes {
+        let stage = Stage::new();
+        by_root(&stage, BEFORE).ends_with(0);
+        finish(run(&stage, &["--no-drain"], make)).ends_with(0);
+        by_root(&stage, SWAP).ends_with(0);
+        let drained = stage.say(&["drain", "--buffer", "pfs"]).ends_with(75);
+        let victims = stage.pfs().join("top/nd");
+        assert_eq!(in_victims(&victims), ["conf"], "{make}: {drained:?}");
+        // Back in its place it gets all.
+        by_root(
+            &stage,
+            "mv pfs/top/nd pfs/top/vd; mv pfs/top/gone pfs/top/nd",
+        )
+        .ends_with(0);
+        stage.say(&["drain", "--buffer", "pfs"]).ends_with(0);
+        assert_eq!(in_victims(&stage.pfs().join("top/vd")), ["conf"]);
+        assert_ne!(in_victims(&victims), [""; 0], "{make}");
+    }
+}
+
+#[test]
+fn the_same_where_the_directory_was_made_in_the_buffer_and_drained() {
+    as_root!();
+    for keep in [&[][..], &["--keep"]] {
+        let stage = Stage::new();
+        by_root(&stage, BEFORE).ends_with(0);
+        by_root(&stage, "rmdir pfs/top/nd").ends_with(0);
+        let first = "mallory mkdir pfs/top/nd; mallory touch pfs/top/nd/a";
+        finish(run(&stage, keep, first)).ends_with(0);
+        let second = "mallory sh -c 'echo evil > pfs/top/nd/authorized_keys'";
+        finish(run(&stage, &["--no-drain"], second)).ends_with(0);
+        by_root(&stage, SWAP).ends_with(0);
+        stage.say(&["drain", "--buffer", "pfs"]).ends_with(75);
+        let victims = stage.pfs().join("top/nd");
+        assert_eq!(in_victims(&victims), ["conf"], "{keep:?}");
+    }
+}
+
+/// While a drain is at work the directory that it has made is swapped, again and again.
+#[test]
+fn the_same_while_a_drain_makes_the_directory() {
+    as_root!();
+    let stage = Stage::new();
+    by_root(&stage, BEFORE).ends_with(0);
+    by_root(&stage, "rmdir pfs/top/nd").ends_with(0);
+    let make = "mallory mkdir pfs/top/nd; \
+                mallory sh -c 'for n in $(seq 200); do echo evil > pfs/top/nd/keys$n; done'";
+    finish(run(&stage, &["--no-drain"], make)).ends_with(0);
+    let mut swaps = stage.command("bash");
+    let endless = format!(
+        "{AS_USER}; cd pfs/top; \
+         mallory sh -c 'until [ -e stop ]; do \
+            if [ -d nd ] && mv -T nd gone 2> /dev/null; then mv -T vd nd; mv -T nd vd; mv -T gone nd; touch swapped; fi; done'"
+    );
+    swaps.args(["-c", &endless]);
+    let mut swaps = start(swaps);
+    for _ in 0..3 {
+        let drained = stage.say(&["drain", "--buffer", "pfs"]);
+        assert!([0, 75].contains(&drained.code), "{drained:?}");
+    }
+    fs::write(stage.pfs().join("top/stop"), "").unwrap();
+    swaps.wait().unwrap();
+    assert_eq!(in_victims(&stage.pfs().join("top/vd")), ["conf"]);
+    stage.say(&["drain", "--buffer", "pfs"]).ends_with(0);
+    assert_eq!(in_victims(&stage.pfs().join("top/nd")).len(), 200);
+}
