@@ -132,6 +132,8 @@ pub struct Syncing<A> {
     unlinks: bool,
     /// When it was seen that markers are to be made.
     unmade_since: Option<Duration>,
+    /// Since when files that may go, and markers, have waited for their turn.
+    put_off_since: [Option<Duration>; 2],
 }
 
 /// What is to be done beside the sync points.
@@ -181,6 +183,7 @@ impl<A> Syncing<A> {
             removed_since: None,
             unlinks: false,
             unmade_since: None,
+            put_off_since: [None; 2],
         }
     }
 
@@ -226,6 +229,21 @@ impl<A> Syncing<A> {
                 None
             }
         };
+        // Somebody may wait always: once in a while one of these comes first.
+        let put_off = [
+            (has_removed, 2 * self.longest, SyncRound::Unlink),
+            (unmade != Unmade::None, 2 * MARKERS_WAIT, SyncRound::Mark),
+        ];
+        for ((waits, longest, round), since) in put_off.into_iter().zip(&mut self.put_off_since) {
+            match waits {
+                true if now >= *since.get_or_insert(now) + longest && !self.ended => {
+                    *since = Some(now);
+                    return round;
+                }
+                true => {}
+                false => *since = None,
+            }
+        }
         if self.askers.is_empty() && self.early.is_empty() {
             if self.ended {
                 return SyncRound::End;
@@ -307,6 +325,25 @@ mod tests {
     }
 
     const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn files_and_markers_get_their_turn_although_somebody_always_waits() {
+        let mut syncing = Syncing::new(SECOND);
+        let all = Beside {
+            unmade: Unmade::New,
+            ..beside(true, true)
+        };
+        let (mut unlinks, mut marks) = (0, 0);
+        for tenth in 0..600 {
+            syncing.ask(tenth, Wish::Written);
+            match syncing.next(SECOND * tenth / 10, all) {
+                SyncRound::Unlink => unlinks += 1,
+                SyncRound::Mark => marks += 1,
+                round => assert!(matches!(round, SyncRound::Sync { .. }), "{round:?}"),
+            }
+        }
+        assert_eq!((unlinks, marks), (29, 5));
+    }
 
     #[test]
     fn all_who_wait_are_taken_at_once_and_one_who_wants_the_contents_is_enough() {

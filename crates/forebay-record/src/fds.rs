@@ -249,7 +249,7 @@ pub fn posix(recording: &Recording, fd: c_int) -> Found {
 }
 
 /// The record for calls on a stream over `fd`. `standard` is the name of a stream that is open from the start, such as
-/// `<STDIN>`.
+/// `<STDIN>`, if that leads to no file.
 #[inline(always)]
 pub fn stream(recording: &Recording, fd: c_int, standard: Option<&'static [u8]>) -> Found {
     let Some(entry) = entry(fd) else {
@@ -261,7 +261,7 @@ pub fn stream(recording: &Recording, fd: c_int, standard: Option<&'static [u8]>)
     }
 }
 
-/// Finds out what a descriptor is: by `standard`, else by its record in the other interface, else by the kernel.
+/// Finds out what a descriptor is: by its record in the other interface, else by asking; if it is no file, by `standard`.
 #[cold]
 fn resolve(
     recording: &Recording,
@@ -278,10 +278,15 @@ fn resolve(
     let own = other
         .handle()
         .and_then(|h| own_name(recording, other_kind, h, &mut room));
-    let origin = match (standard, own) {
-        (Some(name), _) => Some(Origin::Named(name)),
-        (None, Some(len)) => Some(Origin::Named(&room[..len])),
-        (None, None) => ask(fd, &mut room),
+    let origin = match own {
+        Some(len) => Some(Origin::Named(&room[..len])),
+        None => ask(fd, &mut room),
+    };
+    // What has no name of its own: a terminal, a pipe, a file that is left out.
+    let origin = match (origin, standard) {
+        (Some(Origin::Named(name)), _) => Some(Origin::Named(name)),
+        (_, Some(name)) => Some(Origin::Named(name)),
+        (origin, None) => origin,
     };
     let (standing, handle) = match origin {
         Some(Origin::Named(name)) => match hold(recording, kind, name) {

@@ -356,21 +356,9 @@ pub fn dup(old: c_int, call: impl FnOnce() -> c_int) -> c_int {
     if new < 0 || new == old {
         return new;
     }
-    let Some(to) = fds::entry(new) else {
-        return new;
-    };
-    // A standard stream keeps its name whatever descriptor is put under it, as with Darshan.
-    let keeps_stream = new <= 2 && to.stream.standing() == Standing::File;
-    let stream = keeps_stream.then(|| to.stream.handle()).flatten();
-    if let Some(stream) = stream {
-        recording.table.hold_again(Kind::Stdio, stream);
-    }
     let Some(to) = fds::begin(&recording, new) else {
         return new;
     };
-    if stream.is_some() {
-        to.stream.set(Standing::File, stream);
-    }
     if let (Some(from), Some(handle)) = (from, handle) {
         recording.table.hold_again(Kind::Posix, handle);
         to.posix

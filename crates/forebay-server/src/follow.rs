@@ -28,6 +28,8 @@ pub(crate) struct AfterSync {
 
 /// Work on backing objects that a commit has announced, as far as it need not wait for the disk.
 pub(crate) fn begin(server: &ServerHandle, follow_ups: &[FollowUp], after: &mut AfterSync) {
+    // A rebuild relies on their order: if one fails, the marks of those after it stay, too.
+    let mut are_labelled = true;
     for follow_up in follow_ups {
         match follow_up {
             FollowUp::Remove(object) => match server.objects.retire(*object) {
@@ -48,7 +50,9 @@ pub(crate) fn begin(server: &ServerHandle, follow_ups: &[FollowUp], after: &mut 
             },
             // It gets the label that is right when it is made.
             FollowUp::Relabel(object, _) if server.objects.is_unmade(*object) => {}
-            FollowUp::Relabel(object, _) => relabel(server, *object),
+            FollowUp::Relabel(object, _) => {
+                are_labelled = are_labelled && relabel(server, *object);
+            }
             FollowUp::Void(object, _) if server.objects.is_unmade(*object) => {}
             FollowUp::Void(object, path) => {
                 let written = server
@@ -113,11 +117,13 @@ impl AfterSync {
     }
 }
 
-/// Writes the label of an object as the tables have it now. What fails gets into the log.
-pub(crate) fn relabel(server: &ServerHandle, object: ObjectName) {
-    if let Err(why) = try_to_relabel(server, object) {
-        say_unlabelled(server, object, &why);
+/// Writes the label of an object as the tables have it now. False: that has failed, as the log says.
+pub(crate) fn relabel(server: &ServerHandle, object: ObjectName) -> bool {
+    let labelled = try_to_relabel(server, object);
+    if let Err(why) = &labelled {
+        say_unlabelled(server, object, why);
     }
+    labelled.is_ok()
 }
 
 /// The mark stays: the next start tries again, or removes it.

@@ -41,7 +41,7 @@ impl Bypass {
         match self {
             Bypass::Static => "static",
             Bypass::Go => "Go",
-            Bypass::Privileged => "set-user-id",
+            Bypass::Privileged => "set-user-id or set-group-id",
             Bypass::Foreign => "for another machine",
         }
     }

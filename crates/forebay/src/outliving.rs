@@ -19,7 +19,7 @@ const NAMED: usize = 5;
 pub struct Outliving {
     /// Its id.
     pub pid: u32,
-    /// The name of its program; empty if it has just ended.
+    /// The name of its program.
     pub name: String,
     /// What it has of the buffer.
     pub holding: Holding,
@@ -88,6 +88,8 @@ pub fn find(bridge: &Bridge, life: &LifetimeStatus, attached: &[Attached]) -> Ve
             name: sys::process_name(pid),
             holding,
         })
+        // It has ended just now.
+        .filter(|process| !process.name.is_empty())
         .collect()
 }
 

@@ -80,8 +80,7 @@ pub fn record(stage: &Stage, script: &str) -> Said {
     finish(record_command(stage, script))
 }
 
-/// A shell command that writes this many bytes to a new file. The shell's own `echo` would not do: its bytes count for
-/// standard output, even if that is redirected to a file.
+/// A shell command that writes this many bytes to a new file.
 pub fn write(name: &str, bytes: usize) -> String {
     format!("dd if=/dev/zero of={name} bs={bytes} count=1 status=none")
 }

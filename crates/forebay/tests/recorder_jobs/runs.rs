@@ -40,6 +40,7 @@ fn what_a_program_writes_by_a_descriptor_that_it_has_inherited_counts_for_the_fi
             "{copy} > pfs/one
             first=${{LD_PRELOAD%%:*}} second=${{LD_PRELOAD#*:}}
             {copy} > pfs/two
+            seq 500 > pfs/numbers; echo text > pfs/echoed; echo more; echo again > pfs/again
             LD_PRELOAD=$second:$first {copy} > pfs/turned
             {{ rm pfs/one; {copy}; }} >> pfs/one
             mv pfs/two pfs/three; exec 3< pfs/three; mv pfs/three pfs/four
@@ -51,6 +52,10 @@ fn what_a_program_writes_by_a_descriptor_that_it_has_inherited_counts_for_the_fi
         assert_eq!(job.written(&stage, "pfs/one"), 3000);
         assert_eq!(job.written(&stage, "pfs/two"), 3000);
         assert_eq!(job.written(&stage, "pfs/turned"), 3000);
+        // Streams: of a program, and of the shell, which has others in between.
+        assert_eq!(job.written(&stage, "pfs/numbers"), 1892);
+        assert_eq!(job.written(&stage, "pfs/echoed"), 5);
+        assert_eq!(job.written(&stage, "pfs/again"), 6);
         // By the name at the first use.
         let read: i64 = job.bytes(&stage, "pfs/four").values().map(|b| b.0).sum();
         assert!(read >= 100, "{read}");
