@@ -159,7 +159,7 @@ pub struct PathRecord {
     /// Set while a change of the PFS at this path is being carried out.
     pub transit: Option<Transit>,
     /// Which bridge keeps which bytes; empty: all of them are with `owner`.
-    pub segments: Vec<Segment>,
+    pub segments: Box<[Segment]>,
 }
 
 impl PathRecord {
@@ -182,7 +182,7 @@ impl PathRecord {
             token: Token::default(),
             drained: None,
             transit: None,
-            segments: Vec::new(),
+            segments: Box::default(),
         }
     }
 
@@ -339,7 +339,7 @@ impl PathRecord {
         }
         if !self.segments.is_empty() {
             w.extend_from_slice(&(self.segments.len() as u32).to_le_bytes());
-            for segment in &self.segments {
+            for segment in self.segments.iter() {
                 w.extend_from_slice(&segment.start.to_le_bytes());
                 w.extend_from_slice(&segment.end.to_le_bytes());
                 w.extend_from_slice(&segment.keeper.0.to_le_bytes());
@@ -438,9 +438,9 @@ impl PathRecord {
             record.transit = Some(Transit::from_code(r.u8()?).ok_or(BadRecord::Damaged)?);
         }
         if has & HAS_SEGMENTS != 0 {
-            for _ in 0..u32::from_le_bytes(r.array()?) {
-                record.segments.push(r.segment()?);
-            }
+            let count = u32::from_le_bytes(r.array()?);
+            let all = (0..count).map(|_| r.segment());
+            record.segments = all.collect::<Result<_, _>>()?;
         }
         if format > FIRST_FORMAT {
             let extensions = usize::from(u16::from_le_bytes(r.array()?));
@@ -562,7 +562,7 @@ mod tests {
         };
         PathRecord {
             transit: Some(Transit::Releasing),
-            segments: vec![segment(0, 10, 1), segment(10, u64::MAX, 2)],
+            segments: [segment(0, 10, 1), segment(10, u64::MAX, 2)].into(),
             ..full()
         }
     }
