@@ -86,7 +86,8 @@ fn is_used_again(what: impl FnOnce(&mut Client, OwnedFd) -> Option<OwnedFd>) -> 
 
 #[test]
 fn an_empty_file_that_nobody_has_open_is_used_again() {
-    assert!(is_used_again(|_, _| None));
+    // A process that another test starts has all files of this one open, until it executes its program.
+    assert!((0..20).any(|_| is_used_again(|_, _| None)));
 }
 
 #[test]
