@@ -6,11 +6,17 @@ use crate::cli::{self, exit};
 use crate::error::Fault;
 use crate::place;
 use crate::run_report::storage_text;
+use crate::verbs::shell_path;
 use crate::{recorder, units};
 use forebay_admin::drain::{DrainState, DrainStatus, Inventory};
 use forebay_admin::{AdminError, LifetimeStatus, Status};
+use forebay_core::claim::{self, Claim};
+use forebay_report::text::printable;
 use forebay_sys as sys;
 use serde_json::{Value, json};
+use std::ffi::OsStr;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// Runs the verb.
@@ -46,15 +52,26 @@ pub fn status(args: &cli::StatusArgs) -> Result<u8, Fault> {
     // What has a bridge is shown with it.
     ended.retain(|(instance, _)| all.iter().all(|(bridge, _)| bridge.instance != *instance));
     let ended: Vec<_> = ended.into_iter().map(|(_, run)| run).collect();
+    let unserved = only
+        .as_deref()
+        .filter(|_| all.is_empty())
+        .and_then(Unserved::over);
     if args.json {
         let list: Vec<Value> = all.iter().map(|(b, s)| s.json(b)).collect();
-        println!("{:#}", json!({ "bridges": list, "ended": ended }));
+        let unserved = unserved.as_ref().map(Unserved::json);
+        println!(
+            "{:#}",
+            json!({ "bridges": list, "ended": ended, "unserved": unserved })
+        );
         return Ok(exit::OK);
     }
     if all.is_empty() && strange > 0 {
         println!("no bridge runs that this program understands");
     } else if all.is_empty() {
         println!("no bridge runs");
+    }
+    if let Some(unserved) = &unserved {
+        println!("{}", unserved.text());
     }
     for (bridge, state) in &all {
         print!("{}", state.text(bridge));
@@ -82,6 +99,42 @@ fn ended(args: &cli::StatusArgs, only: Option<&Path>) -> Vec<(PathBuf, Backgroun
     // Two variables may name one storage.
     found.dedup_by(|(a, one), (b, other)| a == b && one.keeper == other.keeper);
     found
+}
+
+/// A buffer over a directory that is locked for it, although no bridge serves it here: its storage may hold something.
+struct Unserved {
+    root: PathBuf,
+    storage: PathBuf,
+    host: String,
+}
+
+impl Unserved {
+    fn over(root: &Path) -> Option<Unserved> {
+        let dir = sys::open_path(root, libc::O_PATH | libc::O_DIRECTORY).ok()?;
+        let claim = Claim::from_text(&sys::readlink(dir.as_fd(), claim::NAME).ok()?)?;
+        let instance = Path::new(OsStr::from_bytes(&claim.instance));
+        Some(Unserved {
+            root: root.to_owned(),
+            storage: instance.parent()?.to_owned(),
+            host: String::from_utf8_lossy(&claim.host).into_owned(),
+        })
+    }
+
+    fn json(&self) -> Value {
+        json!({ "storage": self.storage, "host": self.host })
+    }
+
+    fn text(&self) -> String {
+        let path = |path: &Path| shell_path(path.as_os_str().as_bytes());
+        format!(
+            "{}\n  locked for the buffer in {} on {}, which may hold what the PFS does not have\n  to bring it to the PFS, run there: forebay drain --buffer {} --storage {}",
+            self.root.display(),
+            printable(self.storage.as_os_str().as_bytes()),
+            printable(self.host.as_bytes()),
+            path(&self.root),
+            path(&self.storage),
+        )
+    }
 }
 
 /// Everything that one bridge reports about itself.

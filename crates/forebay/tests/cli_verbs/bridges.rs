@@ -4,6 +4,21 @@ use crate::stage::{Stage, kill, start, wait};
 use std::fs;
 
 #[test]
+fn status_tells_of_a_buffer_that_nobody_serves_and_that_may_hold_something() {
+    let stage = Stage::new();
+    let script = "echo text > pfs/f";
+    stage.script(&["--no-drain"], script).ends_with(0);
+    let ask = ["status", "--buffer", "pfs"];
+    let status = stage.say(&ask).ends_with(0).prints("no bridge runs");
+    let status = status.prints("may hold what the PFS does not have");
+    let drain = status.out.split("run there: forebay ").nth(1).unwrap();
+    let words: Vec<&str> = drain.split_whitespace().collect();
+    stage.say(&words).ends_with(0);
+    assert_eq!(stage.on_pfs()["f"], "text\n");
+    assert_eq!(stage.say(&ask).ends_with(0).out, "no bridge runs\n");
+}
+
+#[test]
 fn a_bridge_that_is_up_outlives_runs_until_it_goes_down() {
     let stage = Stage::new();
     stage

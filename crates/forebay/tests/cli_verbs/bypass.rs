@@ -158,8 +158,8 @@ fn a_program_with_other_rights_is_named_for_who_gets_them() {
     stage
         .script(&[], script)
         .ends_with(0)
-        .tells("/dynamic goes past the buffer (set-user-id)")
-        .tells("/dynamic (set-user-id)\n");
+        .tells("/dynamic goes past the buffer (set-user-id or set-group-id)")
+        .tells("/dynamic (set-user-id or set-group-id)\n");
 }
 
 #[test]
