@@ -99,6 +99,19 @@ impl Identity {
         self.state & IS_DIR != 0
     }
 
+    /// The directory itself, whatever is in it; `None` if it is none, or one of which nothing is known.
+    pub(crate) fn itself(self) -> Option<Self> {
+        let is_known = self.is_dir() && self != Self::MADE_DIR;
+        let itself = match self.has_contents() {
+            true => Identity {
+                state: IS_DIR,
+                ..self
+            },
+            false => self,
+        };
+        is_known.then_some(itself)
+    }
+
     /// Its inode number.
     pub(crate) fn inode(self) -> u64 {
         self.ino

@@ -149,8 +149,8 @@ pub struct PathRecord {
     pub chosen: Option<Box<Identity>>,
     /// For `Moved`: somebody has chosen that what others have put in the place of the renamed thing gets the name instead.
     pub adopts: bool,
-    /// The directory of the PFS in which alone it may get its name there, if a bridge of root has to see to that: who made it was another
-    /// user, and may be able to rename directories in which that user may make nothing.
+    /// The directory of the PFS in which alone it gets its name there, in a bridge of root. Its maker, who is not root, may be able to rename
+    /// a directory of somebody else to that place. Of a directory that has opened: that directory.
     pub within: Option<Box<Identity>>,
     /// The request that made this path name this object.
     pub token: Token,
@@ -207,7 +207,6 @@ impl PathRecord {
     pub(crate) fn is_there_as(&mut self, there: Identity) {
         self.replaces = Some(there);
         self.chosen = None;
-        self.within = None;
     }
 
     /// A copy of its object is on the PFS now, under this name or another one: all show the number of that.

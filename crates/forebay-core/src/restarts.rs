@@ -31,7 +31,7 @@ pub struct Restarts {
 impl Restarts {
     /// The bridge is dead at this time of a clock that only goes forward, or a start of it has failed. After which pause is it started
     /// for this purpose? `None`: it is not any more.
-    pub fn next(&mut self, now: Duration, purpose: Purpose) -> Option<Duration> {
+    pub fn start_after(&mut self, now: Duration, purpose: Purpose) -> Option<Duration> {
         let has_died = !std::mem::replace(&mut self.is_down, true);
         self.deaths += u32::from(has_died);
         if purpose != Purpose::Serve {
@@ -71,7 +71,7 @@ mod tests {
 
     /// Dies, and is started.
     fn dies(restarts: &mut Restarts, now: Duration, purpose: Purpose) -> Option<Duration> {
-        let pause = restarts.next(now, purpose);
+        let pause = restarts.start_after(now, purpose);
         restarts.is_back();
         pause
     }
@@ -99,7 +99,11 @@ mod tests {
     #[test]
     fn starts_that_fail_are_tried_less_and_less_often_and_are_one_death() {
         let mut restarts = Restarts::default();
-        let mut next = || restarts.next(Duration::ZERO, Purpose::Serve).unwrap();
+        let mut next = || {
+            restarts
+                .start_after(Duration::ZERO, Purpose::Serve)
+                .unwrap()
+        };
         assert_eq!(next(), Duration::ZERO);
         let pauses: Vec<_> = (0..20).map(|_| next()).collect();
         assert_eq!(pauses[..2], [FIRST_PAUSE, FIRST_PAUSE * 2]);
@@ -107,7 +111,7 @@ mod tests {
         assert_eq!(pauses[19], LONGEST_PAUSE);
         assert_eq!(restarts.deaths(), 1);
         restarts.is_back();
-        let pause = restarts.next(Duration::from_secs(1), Purpose::Serve);
+        let pause = restarts.start_after(Duration::from_secs(1), Purpose::Serve);
         assert_eq!(pause, Some(Duration::ZERO));
         assert_eq!(restarts.deaths(), 2);
     }
@@ -122,5 +126,12 @@ mod tests {
             .map(|hours| dies(&mut restarts, hours * 6 * WITHIN, Purpose::BringAway).is_some())
             .collect();
         assert_eq!(after_hours, [vec![true; 10], vec![false; 2]].concat());
+        // Starts that fail count as well.
+        let mut restarts = Restarts::default();
+        let failing: Vec<bool> = (0..12)
+            .map(|_| restarts.start_after(WITHIN, Purpose::BringAway).is_some())
+            .collect();
+        assert_eq!(failing, after_hours);
+        assert_eq!(restarts.deaths(), 1);
     }
 }

@@ -132,8 +132,16 @@ pub struct Syncing<A> {
     unlinks: bool,
     /// When it was seen that markers are to be made.
     unmade_since: Option<Duration>,
-    /// Since when files that may go, and markers, have waited for their turn.
-    put_off_since: [Option<Duration>; 2],
+    /// Files that may go, and markers.
+    put_off: [PutOff; 2],
+}
+
+/// Work that waits as long as somebody waits for a sync point.
+#[derive(Debug, Clone, Copy, Default)]
+struct PutOff {
+    since: Option<Duration>,
+    /// Since the last sync point.
+    had_turn: bool,
 }
 
 /// What is to be done beside the sync points.
@@ -183,7 +191,7 @@ impl<A> Syncing<A> {
             removed_since: None,
             unlinks: false,
             unmade_since: None,
-            put_off_since: [None; 2],
+            put_off: [PutOff::default(); 2],
         }
     }
 
@@ -229,19 +237,21 @@ impl<A> Syncing<A> {
                 None
             }
         };
-        // Somebody may wait always: once in a while one of these comes first.
+        // Somebody may wait always: what has waited too long gets a turn after each sync point.
         let put_off = [
             (has_removed, 2 * self.longest, SyncRound::Unlink),
             (unmade != Unmade::None, 2 * MARKERS_WAIT, SyncRound::Mark),
         ];
-        for ((waits, longest, round), since) in put_off.into_iter().zip(&mut self.put_off_since) {
+        for ((waits, longest, round), put_off) in put_off.into_iter().zip(&mut self.put_off) {
             match waits {
-                true if now >= *since.get_or_insert(now) + longest && !self.ended => {
-                    *since = Some(now);
+                true if now >= *put_off.since.get_or_insert(now) + longest
+                    && !std::mem::replace(&mut put_off.had_turn, true)
+                    && !self.ended =>
+                {
                     return round;
                 }
                 true => {}
-                false => *since = None,
+                false => put_off.since = None,
             }
         }
         if self.askers.is_empty() && self.early.is_empty() {
@@ -272,6 +282,9 @@ impl<A> Syncing<A> {
         }
         self.since = None;
         self.unlinks |= std::mem::take(&mut self.hurries);
+        for put_off in &mut self.put_off {
+            put_off.had_turn = false;
+        }
         SyncRound::Sync {
             askers: std::mem::take(&mut self.askers),
             early: std::mem::take(&mut self.early),
@@ -333,16 +346,19 @@ mod tests {
             unmade: Unmade::New,
             ..beside(true, true)
         };
-        let (mut unlinks, mut marks) = (0, 0);
+        let (mut unlinks, mut marks, mut syncs) = (0, 0, 0);
         for tenth in 0..600 {
             syncing.ask(tenth, Wish::Written);
             match syncing.next(SECOND * tenth / 10, all) {
                 SyncRound::Unlink => unlinks += 1,
                 SyncRound::Mark => marks += 1,
-                round => assert!(matches!(round, SyncRound::Sync { .. }), "{round:?}"),
+                SyncRound::Sync { .. } => syncs += 1,
+                round => panic!("{round:?}"),
             }
         }
-        assert_eq!((unlinks, marks), (29, 5));
+        // Of 60 seconds they wait for 2 and 10; then they come in turns.
+        assert_eq!(unlinks + marks + syncs, 600);
+        assert!(unlinks >= 190 && marks >= 160 && syncs >= 200);
     }
 
     #[test]

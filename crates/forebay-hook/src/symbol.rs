@@ -20,7 +20,7 @@ const RTLD_DEFAULT: *mut c_void = null_mut();
 /// The path in the buffer of the object that a descriptor stands for: a function that the path library offers to other libraries, because
 /// the kernel only knows where the object lies in the storage.
 pub const FD_NAME: &CStr = c"forebay_fd_name";
-/// [`FD_NAME`]: writes a path to memory of so many bytes, without a NUL, and returns its length. 0: no object of a buffer, one that has no
+/// [`FD_NAME`]: asks the bridge, if that is there now, and writes a path to memory of so many bytes, without a NUL, and returns its length. 0: no object of a buffer, one that has no
 /// name any more, or too little memory.
 pub type FdName = unsafe extern "C" fn(c_int, *mut u8, usize) -> usize;
 

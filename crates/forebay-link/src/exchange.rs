@@ -32,6 +32,8 @@ pub struct Exchange<'a> {
     seq: u32,
     /// The request is an open, whose answer may be a name.
     may_open: bool,
+    /// It is worth a wait for a lost bridge, and a complaint in vain.
+    waits: bool,
 }
 
 /// A request that was handed over.
@@ -73,6 +75,15 @@ impl<'a> Exchange<'a> {
             pid,
             seq: request.seq,
             may_open: request.op == Op::Open,
+            waits: true,
+        }
+    }
+
+    /// This one is not worth a wait, nor a complaint.
+    pub fn at_once(self) -> Self {
+        Exchange {
+            waits: false,
+            ..self
         }
     }
 
@@ -134,7 +145,9 @@ impl<'a> Exchange<'a> {
                 }
                 Err(Broken::Forbidden(why)) => {
                     lease.broken();
-                    self.give_up(why);
+                    if self.waits {
+                        self.give_up(why);
+                    }
                     return Err(libc::EIO);
                 }
                 Err(Broken::Connection(e)) => e,
@@ -144,7 +157,9 @@ impl<'a> Exchange<'a> {
                 Next::Now => {}
                 Next::After(ns) => kernel::sleep_ns(ns),
                 Next::Never => {
-                    self.give_up(why);
+                    if self.waits {
+                        self.give_up(why);
+                    }
                     return Err(libc::EIO);
                 }
             }
@@ -265,6 +280,7 @@ impl<'a> Exchange<'a> {
     fn patience_ns(&self) -> u64 {
         match self.process {
             Some(p) if p.lost.get() => 0,
+            _ if !self.waits => 0,
             _ => self.config.reconnect_ns(),
         }
     }

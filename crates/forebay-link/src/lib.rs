@@ -180,6 +180,21 @@ impl Link {
         answer.fill(got)
     }
 
+    /// Like [`Link::ask`], for what is not worth any wait: EIO if the bridge is not there now.
+    ///
+    /// # Errors
+    /// As [`Link::ask`].
+    pub fn ask_at_once(
+        &self,
+        config: &Config,
+        request: &mut Request<'_>,
+        answer: &mut Answer,
+    ) -> Result<(), Fail> {
+        let room = answer.clear(true);
+        let got = self.exchange_with(config, request, &room, false)?;
+        answer.fill(got)
+    }
+
     /// Like [`Link::ask`], for a listing: the reply goes into memory of the caller. Returns the length of the body and
     /// `aux`.
     ///
@@ -209,9 +224,20 @@ impl Link {
         request: &mut Request<'_>,
         room: &Room,
     ) -> Result<socket::Received, Errno> {
+        self.exchange_with(config, request, room, true)
+    }
+
+    fn exchange_with(
+        &self,
+        config: &Config,
+        request: &mut Request<'_>,
+        room: &Room,
+        waits: bool,
+    ) -> Result<socket::Received, Errno> {
         let mut short = [0u8; SHORT_REQUEST_BYTES];
         let own = self.own();
         let exchange = Exchange::new(config, own, request);
+        let exchange = if waits { exchange } else { exchange.at_once() };
         let lease = Lease::take(&self.doors, own.0, Use::InThisCall);
         let outcome = match request.encode(&mut short) {
             Ok(n) => exchange.run(lease, &mut short[..n], room),

@@ -18,8 +18,9 @@ use std::time::Instant;
 /// Most remarks that are kept; of further ones it is said that there are some.
 const MOST_REMARKS: usize = 20;
 
-/// Bytes of the lines that say which choices were refused, and why. In JSON a byte may take six.
-const MOST_REFUSED_BYTES: usize = 128 << 10;
+/// Bytes of the lines that say which choices were refused, and of those with second names. In JSON a byte may take six, and an answer has
+/// 1 MiB.
+const MOST_TOLD_BYTES: usize = 64 << 10;
 
 /// Said if there are more.
 const MORE_REMARKS: &str = "there are more remarks than are shown here: mend these and drain again";
@@ -221,15 +222,16 @@ impl Counters {
             released: rest.report.released,
             kept_because: rest.report.kept_because.clone(),
             remarks: {
-                let names = rest.report.second_names.iter();
-                let names = names.map(|(path, now)| format!("ours of {path} is {now} now"));
+                let second =
+                    |path: &TreePath, now: &TreePath| format!("ours of {path} is {now} now");
+                let names = told(&rest.report.second_names, second).into_iter();
                 let more = rest.has_more_remarks.then(|| MORE_REMARKS.to_owned());
                 names
                     .chain(rest.remarks.iter().cloned())
                     .chain(more)
                     .collect()
             },
-            refused: told(&rest.report.refused),
+            refused: told(&rest.report.refused, |path, why| format!("{path}: {why}")),
             failure: rest.failure.clone(),
         }
     }
@@ -290,15 +292,15 @@ fn errno_text(trouble: drain::Trouble) -> String {
     text.unwrap_or(&said).to_owned()
 }
 
-/// Choices that are refused, in lines. An answer of a bridge has room for so many.
-fn told(refused: &[(TreePath, String)]) -> Vec<String> {
+/// As many lines as an answer of a bridge has room for, and how many more there are.
+fn told<A>(all: &[(TreePath, A)], line: impl Fn(&TreePath, &A) -> String) -> Vec<String> {
     let mut lines = Vec::new();
     let mut bytes = 0;
-    for (n, (path, why)) in refused.iter().enumerate() {
-        let line = format!("{path}: {why}");
+    for (n, (path, about)) in all.iter().enumerate() {
+        let line = line(path, about);
         bytes += line.len();
-        if bytes > MOST_REFUSED_BYTES {
-            lines.push(format!("{} more", refused.len() - n));
+        if bytes > MOST_TOLD_BYTES {
+            lines.push(format!("{} more", all.len() - n));
             break;
         }
         lines.push(line);

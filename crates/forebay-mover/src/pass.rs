@@ -388,6 +388,7 @@ impl<'g> Pass<'g> {
             } => {
                 let (notes, touched) = (&self.aside_notes, &self.touched);
                 let lower = ground.lower;
+                self.made.forget(from);
                 Got::Did(pfs_acts::rename(
                     lower,
                     notes,
@@ -409,6 +410,7 @@ impl<'g> Pass<'g> {
                     counters: self.counters,
                     is_lent,
                 };
+                self.made.forget(path);
                 Got::Did(removal.discard(path, *is, aside))
             }
             Act::MakeDir(new) => {

@@ -37,11 +37,17 @@ pub(crate) fn rename(
         if let Some(leaves) = pfs::look(lower, from)? {
             touched.note(&leaves);
         }
-        pfs::rename_free(old.as_fd(), from.name(), new.as_fd(), to.name())?;
+        match sys::stat(old.as_fd(), from.name()) {
+            Ok(now) if !is.is_inode_of(&now) => return Err(Errno::EXIST).during("rename"),
+            _ => pfs::rename_free(old.as_fd(), from.name(), new.as_fd(), to.name())?,
+        }
         match pfs::look(lower, to)? {
             Some(moved) if !is.is_inode_of(&moved) => {
-                // If its name is taken again, it gets one beside it; where nothing can be renamed it stays, and the next look finds it.
-                let _ = pfs::give_back(lower, to, Places::of(from));
+                // Into the very directory that it came from. If its name is taken again, it gets one beside it; where nothing can be
+                // renamed it stays, and the next look finds it.
+                if pfs::rename_free(new.as_fd(), to.name(), old.as_fd(), from.name()).is_err() {
+                    let _ = pfs::give_back(lower, to, Places::of(from));
+                }
                 Err(Errno::EXIST).during("rename")
             }
             _ => Ok(()),

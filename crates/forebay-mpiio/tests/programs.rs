@@ -289,6 +289,81 @@ fn a_type_that_was_not_committed_is_the_error_that_the_mpi_library_makes_of_it()
     });
 }
 
+/// What `together.c` says, how many collective calls the layer has taken over, and the files, each with its bytes.
+fn together(
+    mpi: &Mpi,
+    layer: bool,
+    what: &str,
+) -> (BTreeSet<String>, u64, BTreeMap<String, Vec<u8>>) {
+    let stage = Stage::new();
+    let program = stage.compile(&mpi.c, "together.c");
+    let dir = stage.path("dir");
+    fs::create_dir(&dir).unwrap();
+    let report = stage.path("report");
+    let environment = [EXCHANGE, ("FOREBAY_COLLECTIVE_REPORT", report.as_str())];
+    let command = [program.as_str(), &format!("{dir}/file"), what];
+    let ran = stage
+        .run_with(mpi, 2, layer, &command, &environment)
+        .succeeded();
+    let files = fs::read_dir(&dir).unwrap().map(|entry| {
+        let entry = entry.unwrap();
+        let name = entry.file_name().to_string_lossy().into_owned();
+        (name, fs::read(entry.path()).unwrap())
+    });
+    let taken = if layer { taken(&report) } else { 0 };
+    let said = ran.out.lines().map(str::to_owned).collect();
+    (said, taken, files.collect())
+}
+
+/// The layer takes over so many calls of it, and makes the files that calls in turn make without the layer.
+fn is_the_same_together(mpi: &Mpi, (what, in_turn): (&str, &str), calls: u64) {
+    let (said, taken, files) = together(mpi, true, what);
+    if said.contains("no threads") {
+        return skip("this MPI library has no threads");
+    }
+    assert_eq!(said, lines(["rank 0: done", "rank 1: done"]), "{what}");
+    assert_eq!(taken, calls, "{what}");
+    assert!(files == together(mpi, false, in_turn).2, "{what}");
+}
+
+#[test]
+fn forms_with_large_counts_are_taken_over() {
+    with_each(|mpi| is_the_same_together(mpi, ("counts", "counts"), 8));
+}
+
+#[test]
+fn threads_have_calls_under_way_at_the_same_time() {
+    with_each(|mpi| is_the_same_together(mpi, ("threads", "turns"), 40));
+}
+
+#[test]
+fn split_calls_on_two_files_are_under_way_at_the_same_time() {
+    with_each(|mpi| is_the_same_together(mpi, ("two", "two"), 20));
+}
+
+#[test]
+fn a_rank_gives_more_than_two_gib_in_one_call() {
+    const FREE: u64 = 6 << 30;
+    let shm = rustix::fs::statvfs("/dev/shm").unwrap();
+    skip_unless!(
+        shm.f_bavail * shm.f_frsize > FREE,
+        "/dev/shm has less than 6 GiB free"
+    );
+    with_each(|mpi| {
+        let stage = Stage::new();
+        let program = stage.compile(&mpi.c, "together.c");
+        let dir = forebay_testkit::new_folder("/dev/shm", "mpiio");
+        let file = dir.join("file").display().to_string();
+        let report = stage.path("report");
+        let environment = [EXCHANGE, ("FOREBAY_COLLECTIVE_REPORT", report.as_str())];
+        let ran = stage.run_with(mpi, 2, true, &[&program, &file, "huge"], &environment);
+        fs::remove_dir_all(dir).unwrap();
+        let said: BTreeSet<_> = ran.succeeded().out.lines().map(str::to_owned).collect();
+        assert_eq!(said, lines(["rank 0: done", "rank 1: done"]));
+        assert_eq!(taken(&report), 2);
+    });
+}
+
 #[test]
 fn an_error_handler_may_leave_by_longjmp() {
     with_each(|mpi| {

@@ -318,7 +318,7 @@ enum Origin<'o> {
     NoFile,
 }
 
-/// Asks the kernel what a descriptor is.
+/// Asks what a descriptor is that is not known: see [`known_name`].
 fn ask(fd: c_int, room: &mut [u8; MAX_NAME_BYTES]) -> Option<Origin<'_>> {
     if state::is_restricted() {
         return None;
@@ -341,25 +341,74 @@ fn ask(fd: c_int, room: &mut [u8; MAX_NAME_BYTES]) -> Option<Origin<'_>> {
     }
 }
 
-/// The path of an open descriptor as the program knows it: that of an object of a buffer by the path library, else by the kernel.
+/// The path of an open descriptor as the program knows it: that of an object of a buffer if the program began with it, else by the kernel.
 pub fn known_name(fd: c_int, room: &mut [u8; MAX_NAME_BYTES]) -> Option<&[u8]> {
-    let len = OF_BUFFER.get().map_or(0, |at| {
-        // SAFETY: what is offered under this name has this type.
-        let name_of = unsafe { core::mem::transmute::<*mut c_void, FdName>(at) };
-        // SAFETY: the memory is writable for its length.
-        unsafe { name_of(fd, room.as_mut_ptr(), room.len()) }
-    });
-    match len {
-        0 => kernel::fd_name(fd, room),
-        len => room.get(..len),
+    if let Some(inherited) = inherited(fd) {
+        let len = inherited.len.min(room.len());
+        room[..len].copy_from_slice(&inherited.name[..len]);
+        return Some(&room[..len]);
     }
+    kernel::fd_name(fd, room)
 }
 
-static OF_BUFFER: Offered = Offered::new(FD_NAME);
+/// So many of the lowest descriptors are looked at when a program begins: those that a shell redirects.
+const LOOKED_AT: usize = 10;
 
-/// Looks for the path library. Called at load time, because a look-up takes a lock of the loader.
-pub fn find_path_library() {
-    OF_BUFFER.get();
+/// An object of a buffer, with whose descriptor the program began.
+struct Inherited {
+    dev: u64,
+    ino: u64,
+    len: usize,
+    name: [u8; MAX_NAME_BYTES],
+}
+
+/// Null, or memory for [`LOOKED_AT`] of them; zeroes where the descriptor is no such object.
+static INHERITED: AtomicPtr<Inherited> = AtomicPtr::new(null_mut());
+
+fn inherited(fd: c_int) -> Option<&'static Inherited> {
+    let all = INHERITED.load(Ordering::Acquire);
+    let n = usize::try_from(fd).ok().filter(|n| *n < LOOKED_AT)?;
+    if all.is_null() {
+        return None;
+    }
+    // SAFETY: the memory has so many, is never given back, and does not change any more.
+    let it = unsafe { &*all.add(n) };
+    let now = kernel::fstat(fd)?;
+    (it.len > 0 && (it.dev, it.ino) == (now.st_dev, now.st_ino)).then_some(it)
+}
+
+/// Asks the path library for the names of the descriptors with which the program begins. The kernel only knows where an object of a buffer
+/// lies in the storage. At load time: this takes a lock of the loader, a message to the bridge, and stack.
+pub fn learn_inherited() {
+    static NAME: Offered = Offered::new(FD_NAME);
+    let Some(at) = NAME.get() else {
+        return;
+    };
+    // SAFETY: what is offered under this name has this type.
+    let name_of = unsafe { core::mem::transmute::<*mut c_void, FdName>(at) };
+    let mut room = [0; MAX_NAME_BYTES];
+    let mut all = null_mut::<Inherited>();
+    for n in 0..LOOKED_AT {
+        let Some(stat) = kernel::fstat(n as c_int) else {
+            continue;
+        };
+        // SAFETY: the memory is writable for its length.
+        let len = unsafe { name_of(n as c_int, room.as_mut_ptr(), room.len()) };
+        if len == 0 || len > room.len() {
+            continue;
+        }
+        if all.is_null() {
+            all = kernel::map(LOOKED_AT * size_of::<Inherited>()).cast();
+            if all.is_null() {
+                return;
+            }
+        }
+        // SAFETY: the memory is mapped and has so many; zeroes are a valid one, and nobody else knows it yet.
+        let it = unsafe { &mut *all.add(n) };
+        (it.dev, it.ino, it.len) = (stat.st_dev, stat.st_ino, len);
+        it.name[..len].copy_from_slice(&room[..len]);
+    }
+    INHERITED.store(all, Ordering::Release);
 }
 
 /// The name of a record, unless it is that of a stream like `<STDOUT>` or of folded files.

@@ -51,7 +51,7 @@ extern "C" fn at_load() {
     if state::recording().is_some() {
         state::watch_forks();
         hooks::find_next_definitions();
-        fds::find_path_library();
+        fds::learn_inherited();
         end::watch_exit();
     }
 }

@@ -28,10 +28,11 @@ pub(crate) struct AfterSync {
 
 /// Work on backing objects that a commit has announced, as far as it need not wait for the disk.
 pub(crate) fn begin(server: &ServerHandle, follow_ups: &[FollowUp], after: &mut AfterSync) {
-    // A rebuild relies on their order: if one fails, the marks of those after it stay, too.
+    // A rebuild relies on their order: when a label fails, nothing after it is done that a rebuild can see. The marks stay.
     let mut are_labelled = true;
     for follow_up in follow_ups {
         match follow_up {
+            FollowUp::Remove(_) | FollowUp::Void(..) | FollowUp::Relabel(..) if !are_labelled => {}
             FollowUp::Remove(object) => match server.objects.retire(*object) {
                 Ok(Retired::Gone) => server.namespace.object_gone(*object),
                 Ok(Retired::Unmade) => server.namespace.unmade_marker_gone(*object),
@@ -50,9 +51,7 @@ pub(crate) fn begin(server: &ServerHandle, follow_ups: &[FollowUp], after: &mut 
             },
             // It gets the label that is right when it is made.
             FollowUp::Relabel(object, _) if server.objects.is_unmade(*object) => {}
-            FollowUp::Relabel(object, _) => {
-                are_labelled = are_labelled && relabel(server, *object);
-            }
+            FollowUp::Relabel(object, _) => are_labelled = relabel(server, *object),
             FollowUp::Void(object, _) if server.objects.is_unmade(*object) => {}
             FollowUp::Void(object, path) => {
                 let written = server
@@ -60,6 +59,7 @@ pub(crate) fn begin(server: &ServerHandle, follow_ups: &[FollowUp], after: &mut 
                     .write_label(*object, &label::void_label(path));
                 if let Err(e) = written {
                     say_unlabelled(server, *object, &Unlabelled::Object(e));
+                    are_labelled = false;
                 }
             }
             // It waits since before the commit.
@@ -118,6 +118,7 @@ impl AfterSync {
 }
 
 /// Writes the label of an object as the tables have it now. False: that has failed, as the log says.
+#[must_use]
 pub(crate) fn relabel(server: &ServerHandle, object: ObjectName) -> bool {
     let labelled = try_to_relabel(server, object);
     if let Err(why) = &labelled {

@@ -148,8 +148,7 @@ fn sweep(
                 server.with_look(|_, locked| server.namespace.object_relabeled(object, locked))
             }
             LabelStanding::Wrong => {
-                follow::relabel(server, object);
-                done.relabeled += 1;
+                done.relabeled += usize::from(follow::relabel(server, object));
             }
         }
     }
@@ -277,7 +276,7 @@ fn link_what_is_ahead(server: &ServerHandle, on_disk: &[ObjectName]) -> Result<(
         for (path, object, others) in recovery::lost_names(page, on_disk) {
             let mut others = others.iter();
             if others.any(|other| server.objects.link_again(*other, object).is_ok()) {
-                follow::relabel(server, object);
+                let _ = follow::relabel(server, object);
             } else {
                 server.log.line(format_args!(
                     "{path}: its backing object {object} is not there; forebay fsck tells more"
@@ -322,8 +321,7 @@ fn relabel_what_is_ahead(
 ) -> Result<(), TableError> {
     for object in objects {
         if standing(server, *object)? == LabelStanding::Wrong {
-            follow::relabel(server, *object);
-            done.relabeled += 1;
+            done.relabeled += usize::from(follow::relabel(server, *object));
         }
     }
     Ok(())

@@ -101,14 +101,12 @@ impl Background {
     }
 }
 
-/// The runs in this storage, with their instance directories.
+/// The runs in this storage, with their instance directories, in no order.
 pub fn all_in(storage: &Path) -> Vec<(PathBuf, Background)> {
     let instances = fs::read_dir(storage).into_iter().flatten().flatten();
     let of = |instance: PathBuf| {
         let all = Background::all(&instance).into_iter();
         all.map(move |run| (instance.clone(), run))
     };
-    let mut found: Vec<_> = instances.flat_map(|entry| of(entry.path())).collect();
-    found.sort_by(|(_, a), (_, b)| a.root.cmp(&b.root));
-    found
+    instances.flat_map(|entry| of(entry.path())).collect()
 }

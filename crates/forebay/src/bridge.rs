@@ -274,7 +274,7 @@ impl Bridge {
     ) -> Result<Bridge, Fault> {
         let mut trouble = fault("it dies again and again");
         let mut is_told = false;
-        while let Some(pause) = deaths.next(begin.elapsed(), Purpose::Serve) {
+        while let Some(pause) = deaths.start_after(begin.elapsed(), Purpose::Serve) {
             if pause >= TELL_FROM && !std::mem::replace(&mut is_told, true) {
                 eprintln!(
                     "forebay: the bridge has died and cannot be started now, so programs wait for it or get EIO; it is tried again: {trouble}"

@@ -255,7 +255,11 @@ impl<'a> Watcher<'a> {
                     Some(_) => std::thread::sleep(ASK_AGAIN),
                 },
                 // The bridge cuts off a process that was stopped for long (Ctrl-Z), and that may ask again.
-                Err(e) if e.is_loss() && last.is_some() && bridge.is_alive() => {}
+                Err(e) if e.is_loss() && last.is_some() => {
+                    if !bridge.is_alive() {
+                        break Err(fault("the bridge has ended before the drain"));
+                    }
+                }
                 Err(e) => break Err(e.into()),
             }
         };
@@ -275,8 +279,10 @@ impl<'a> Watcher<'a> {
         for left in bridge.control.left_of(ended.number)? {
             let left = left?;
             has_open |= matches!(left.reason, Reason::Open);
-            if naming == Naming::All || named.len() < MOST_LINES {
-                named.push(left);
+            match naming == Naming::All || named.len() < MOST_LINES {
+                true => named.push(left),
+                false if has_open => break,
+                false => {}
             }
         }
         let drained = Drained {

@@ -88,8 +88,8 @@ pub fn find(bridge: &Bridge, life: &LifetimeStatus, attached: &[Attached]) -> Ve
             name: sys::process_name(pid),
             holding,
         })
-        // It has ended just now.
-        .filter(|process| !process.name.is_empty())
+        // Some have ended just now.
+        .filter(|process| !is_over(process.pid))
         .collect()
 }
 

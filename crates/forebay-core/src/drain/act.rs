@@ -143,6 +143,8 @@ pub struct Copy {
     pub kind: Kind,
     /// Where to. Nothing of ours is there.
     pub temporary: Temporary,
+    /// See [`crate::record::PathRecord::within`].
+    pub within: Option<Identity>,
 }
 
 /// What became of a copy.
@@ -197,8 +199,8 @@ impl Named {
     }
 }
 
-/// What is said of something that is not put on the PFS because of [`PathRecord::within`].
-pub const OTHER_DIR: &str = "put it into another directory than that in which it was made";
+/// What is said of something that is not put on the PFS because of [`crate::record::PathRecord::within`].
+pub const OTHER_DIR: &str = "its directory on the PFS is another one than when it was made";
 
 /// A name on the PFS that a copy gets.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -207,7 +209,7 @@ pub struct Name {
     pub path: TreePath,
     /// What the drain has found there, and replaces; `None`: nothing.
     pub replaces: Option<Identity>,
-    /// See [`PathRecord::within`].
+    /// See [`crate::record::PathRecord::within`].
     pub within: Option<Identity>,
 }
 
@@ -227,7 +229,7 @@ pub struct NewDir {
     pub object: ObjectName,
     /// The one that an earlier pass has made or found there.
     pub known: Option<Identity>,
-    /// See [`PathRecord::within`].
+    /// See [`crate::record::PathRecord::within`].
     pub within: Option<Identity>,
 }
 
@@ -331,7 +333,7 @@ pub enum Act {
         to: TreePath,
         /// What it is. If something else has come to `to` by this, that goes back to `from`, or beside it: EEXIST.
         is: Identity,
-        /// See [`PathRecord::within`], of the directory of `to`.
+        /// See [`crate::record::PathRecord::within`], of the directory of `to`.
         within: Option<Identity>,
     },
     /// Remove what is no directory from the PFS, if it is still there: [`Got::Did`].

@@ -10,6 +10,7 @@ use super::sheet::{Reason, Sheet};
 use super::strand::{Strand, with_outcomes};
 use crate::bridge::ReadSet;
 use crate::facts::{Attr, Outcome};
+use crate::identity::Identity;
 use crate::path::TreePath;
 use crate::record::{Kind, ObjectId, ObjectName, PathRecord};
 
@@ -20,6 +21,8 @@ pub(super) struct Task {
     pub(super) kind: Kind,
     /// The names of it that may be put on the PFS now.
     pub(super) ready: Vec<(TreePath, PathRecord)>,
+    /// See [`PathRecord::within`], of each of these; none before it is known.
+    pub(super) within: Vec<Option<Identity>>,
     pub(super) bytes: u64,
     pub(super) tries: u32,
     /// Somebody had it open for writing a moment ago.
@@ -161,6 +164,7 @@ impl Survey {
                 object: record.object,
                 kind: record.kind,
                 ready: Vec::new(),
+                within: Vec::new(),
                 bytes: data_bytes(attr),
                 tries: 0,
                 in_use: false,
@@ -298,6 +302,7 @@ mod tests {
             },
             kind: Kind::File,
             ready: Vec::new(),
+            within: Vec::new(),
             bytes: 1,
             tries: 0,
             in_use: false,

@@ -411,6 +411,7 @@ pub(super) fn opened(path: &TreePath, before: &PathRecord) -> PathRecord {
         ino: 0,
         origin: Some(path.clone()),
         replaces: None,
+        within: before.replaces.and_then(Identity::itself).map(Box::new),
         drained: Some(OURS),
         transit: None,
         ..before.clone()

@@ -546,6 +546,25 @@ impl Update {
     }
 }
 
+/// [`PathRecord::within`], also of something in a directory that a drain has made.
+pub(super) fn within(
+    facts: &dyn DrainFacts,
+    path: &TreePath,
+    record: &PathRecord,
+) -> Outcome<Option<Identity>> {
+    if record.within.is_some() || !facts.serves_others() {
+        return Ok(record.within.as_deref().copied());
+    }
+    let dir = path.parent();
+    let made = facts.record(&dir)?.filter(|above| above.drained.is_some());
+    Ok(made.and_then(|made| match made.kind {
+        Kind::Dir => made.replaces.and_then(Identity::itself),
+        // It has opened.
+        Kind::Moved if made.origin.as_ref() == Some(&dir) => made.within.as_deref().copied(),
+        _ => None,
+    }))
+}
+
 /// The commit that makes the updates true, if each record still is what it was. Gives also the records
 /// as they are afterwards. Labels follow in the order of `labels` and `updates`, and files are removed last: see
 /// [`crate::repair::learned`], which sees what a kill in between has left.

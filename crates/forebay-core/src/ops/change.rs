@@ -3,7 +3,7 @@
 use super::hidden::{Below, Hidden};
 use super::read::LowerNames;
 use super::{Answer, Context, Decision, FollowUp, Unseen};
-use crate::access::{SEARCH, WRITE, check_sticky};
+use crate::access::{self, SEARCH, WRITE, check_sticky};
 use crate::drain::abandon;
 use crate::facts::{Attr, Fresh, Label, Need, NewKind, NewObject, Outcome, Stop, errno};
 use crate::identity::Identity;
@@ -96,19 +96,24 @@ impl Context<'_> {
         .over(hidden)
     }
 
-    /// See [`PathRecord::within`], for a name that is made in this directory.
-    pub(super) fn within(&self, dir: &Dir) -> Outcome<Option<Box<Identity>>> {
+    /// See [`PathRecord::within`], for a name in this directory, in which the caller needs the permissions `want` for it.
+    pub(super) fn within(&self, dir: &Dir, want: u32) -> Outcome<Option<Box<Identity>>> {
         if self.settings.bridge_uid != 0 || self.cred.uid == 0 {
             return Ok(None);
         }
         let known = match &dir.place {
-            Place::Merged(_) => Some(Identity::of_dir(&self.walk.dir_attr(dir)?)),
+            Place::Merged(_) => {
+                let attr = self.walk.dir_attr(dir)?;
+                // It may be another one than a moment ago.
+                access::check(self.cred, &attr, want)?;
+                Some(Identity::of_dir(&attr))
+            }
             // It is on the PFS as well.
             Place::Born(_) => {
                 let record = self.facts.record(&dir.path)?;
                 let drained = record.filter(|record| record.drained.is_some());
                 let known = drained.and_then(|record| record.replaces);
-                known.filter(|known| known.is_dir())
+                known.and_then(Identity::itself)
             }
         };
         Ok(known.map(Box::new))
@@ -188,7 +193,7 @@ impl Context<'_> {
         self.drop_record(found, &mut plan);
         plan.touch(&found.dir);
         let record = PathRecord {
-            within: self.within(&found.dir)?,
+            within: self.within(&found.dir, WRITE | SEARCH)?,
             ..record
         };
         plan.put(found.path.clone(), record);

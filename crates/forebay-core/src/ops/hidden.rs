@@ -75,6 +75,11 @@ pub(super) struct Moving {
 }
 
 impl Moving {
+    /// Is this a directory that a drain had made, so that the next one makes another one under the new name?
+    pub(super) fn makes_anew(&self, dir: &TreePath) -> bool {
+        self.made.contains(dir)
+    }
+
     /// Does the record at this path hide something in a directory that goes as a whole?
     pub(super) fn takes(&self, path: &TreePath, hidden: &TreePath) -> bool {
         let mut at = path.parent();

@@ -195,6 +195,7 @@ impl Context<'_> {
         let is_on_pfs = attr.dev == self.settings.devices.pfs;
         let record = PathRecord {
             copy_of: if is_on_pfs { attr.ino } else { 0 },
+            within: self.within(&found.dir, SEARCH)?,
             ..self.record(Kind::File, fresh, hidden)
         };
         plan.put(found.path.clone(), record.clone());

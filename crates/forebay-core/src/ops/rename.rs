@@ -7,7 +7,7 @@
 use super::change::{Plan, check_length, check_name, only};
 use super::hidden::{Contents, Hidden, Moving};
 use super::{Answer, Context, Decision, Path};
-use crate::access::WRITE;
+use crate::access::{SEARCH, WRITE};
 use crate::facts::{NewKind, Outcome, errno};
 use crate::identity::Identity;
 use crate::path::TreePath;
@@ -138,7 +138,7 @@ impl Context<'_> {
                 let moved = PathRecord {
                     version: self.facts.next_version(),
                     token: self.request.token,
-                    within: self.within(&dst.dir)?,
+                    within: self.within(&dst.dir, WRITE | SEARCH)?,
                     ..record.clone().over(hidden)
                 };
                 plan.relabel(moved.object, &dst.path);
@@ -158,7 +158,7 @@ impl Context<'_> {
                     ino: 0,
                     origin: Some(lower.clone()),
                     arriving: Some(Box::new(known)),
-                    within: self.within(&dst.dir)?,
+                    within: self.within(&dst.dir, WRITE | SEARCH)?,
                     ..self.record(Kind::Moved, fresh, hidden)
                 };
                 plan.put(dst.path.clone(), record);
@@ -190,8 +190,10 @@ impl Context<'_> {
                 continue;
             }
             plan.forget(path, record.object);
+            let within = record.within.clone();
             let moved = PathRecord {
                 version: self.facts.next_version(),
+                within: within.filter(|_| !moving.makes_anew(&path.parent())),
                 ..record.clone().over(hidden)
             };
             if moved.hides != record.hides {

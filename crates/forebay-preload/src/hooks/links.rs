@@ -13,7 +13,7 @@ use crate::locate::{Target, is_alias, object_at, route};
 use crate::requests;
 use forebay_hook::kernel;
 use forebay_hook::path::below;
-use forebay_link::{Answer, Fail};
+use forebay_link::{Answer, Config, Fail};
 
 fn text(
     target: &Target<'_>,
@@ -72,7 +72,11 @@ fn resolved(
 
 /// The path in the buffer of what a link of `/proc` leads to, if that is an object of the buffer: the kernel knows where it
 /// lies in the storage. False if it is something else, or has no name any more.
-fn name_of_place(at: &[u8], answer: &mut Answer) -> bool {
+fn name_of_place(
+    at: &[u8],
+    answer: &mut Answer,
+    ask: impl Fn(&Config, &mut Request<'_>, &mut Answer) -> Result<(), Fail>,
+) -> bool {
     let Some(config) = config::get() else {
         return false;
     };
@@ -85,7 +89,12 @@ fn name_of_place(at: &[u8], answer: &mut Answer) -> bool {
         arg0,
         ..Request::new(Op::NameOf)
     };
-    requests::ask(config, &mut request, true, answer).is_ok()
+    ask(config, &mut request, answer).is_ok()
+}
+
+/// As a path call: it waits for a bridge that is away.
+fn patiently(config: &Config, request: &mut Request<'_>, answer: &mut Answer) -> Result<(), Fail> {
+    requests::ask(config, request, true, answer)
 }
 
 /// [`FD_NAME`](forebay_hook::FD_NAME).
@@ -96,8 +105,11 @@ fn name_of_place(at: &[u8], answer: &mut Answer) -> bool {
 pub unsafe extern "C" fn forebay_fd_name(fd: c_int, out: *mut u8, room: usize) -> usize {
     let mut whole = [0u8; LONGEST_PLACE];
     let mut answer = Answer::new();
+    let ask = |config: &Config, request: &mut Request<'_>, answer: &mut Answer| {
+        requests::LINK.ask_at_once(config, request, answer)
+    };
     match kernel::fd_name(fd, &mut whole) {
-        Some(at) if at.len() < LONGEST_PLACE && name_of_place(at, &mut answer) => {
+        Some(at) if at.len() < LONGEST_PLACE && name_of_place(at, &mut answer, ask) => {
             let name = answer.body();
             if name.len() > room {
                 return 0;
@@ -164,7 +176,7 @@ unsafe fn with_name(dirfd: c_int, path: Path, out: *mut c_char, room: usize, n: 
     };
     let mut answer = Answer::new();
     match read {
-        Ok(len) if len < whole.len() && name_of_place(&whole[..len], &mut answer) => {
+        Ok(len) if len < whole.len() && name_of_place(&whole[..len], &mut answer, patiently) => {
             let name = answer.body();
             let (written, n) = (n as usize, name.len().min(room));
             // SAFETY: the caller promises `room` bytes, of which the kernel has written so many.
@@ -192,7 +204,7 @@ unsafe fn with_name_resolved(path: Path, out: *mut c_char, found: *mut c_char) -
     // Only a link of `/proc` leads into the storage, unless the path itself does.
     let is_asked_for = below(config.storage(), path).is_some();
     let mut answer = Answer::new();
-    if is_asked_for || !name_of_place(at, &mut answer) {
+    if is_asked_for || !name_of_place(at, &mut answer, patiently) {
         return found;
     }
     match give(answer.body(), out) {

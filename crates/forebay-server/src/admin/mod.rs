@@ -312,9 +312,6 @@ impl Admin {
             Request::Detach { pid, clean } => {
                 // What can't be read may be anything.
                 let is_clean = || !clean || take_inventory(server).is_ok_and(|i| !i.is_dirty());
-                // A buffer that is full of changes takes long to look through, and others wait for the second look.
-                let was_clean = is_clean();
-                let is_clean = || was_clean && is_clean();
                 let (life, is_over) = self.life.detach(pid, &server.clients, is_clean);
                 *ends = is_over;
                 answer.item(&life)?;

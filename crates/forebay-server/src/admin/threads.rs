@@ -30,7 +30,7 @@ impl Threads {
     /// read. A caller that does not read for [`ANSWER_PATIENCE`] makes the writes fail.
     ///
     /// # Errors
-    /// EAGAIN: [`ANSWERS`] are being written, or the bridge ends. Else what the system said.
+    /// EAGAIN: [`ANSWERS`] are being written. ESHUTDOWN: the bridge ends. Else what the system said.
     pub fn answer(
         self: &Arc<Self>,
         write: impl FnOnce(&UnixStream) + Send + 'static,
@@ -54,12 +54,12 @@ impl Threads {
     /// Has `work` done in a thread of its own.
     ///
     /// # Errors
-    /// EAGAIN: the bridge ends. Else what the system said.
+    /// ESHUTDOWN: the bridge ends. Else what the system said.
     pub fn spawn(self: &Arc<Self>, name: &str, work: impl FnOnce() + Send + 'static) -> Sys<()> {
         {
             let mut state = self.state.lock();
             if state.closing {
-                return Err(Errno::AGAIN);
+                return Err(Errno::SHUTDOWN);
             }
             state.running += 1;
         }

@@ -392,13 +392,25 @@ impl Run<'_> {
 
     /// Starts the bridge again, after it has died.
     fn revive(&mut self, bridge: &mut Bridge, purpose: Purpose) -> Result<(), Fault> {
-        let now = self.ended.begin.elapsed();
-        // Nobody waits here for times that may be better.
-        if self.ended.restarts.next(now, purpose) != Some(Duration::ZERO) {
-            return Err(fault("the bridge has died again and again"));
-        }
         self.of_earlier_bridges.append(&mut self.connected);
-        *bridge = Bridge::attach(&self.place, &self.args.bridge.again(), Verb::Run, purpose)?;
+        let mut trouble = fault("the bridge has died again and again");
+        let mut pause = FIRST_LOOK;
+        loop {
+            let now = self.ended.begin.elapsed();
+            // One that is to serve, and for which there would have to be a pause, is not waited for.
+            if self.ended.restarts.start_after(now, purpose) != Some(Duration::ZERO) {
+                return Err(trouble);
+            }
+            match Bridge::attach(&self.place, &self.args.bridge.again(), Verb::Run, purpose) {
+                Ok(fresh) => {
+                    *bridge = fresh;
+                    break;
+                }
+                Err(e) => trouble = e,
+            }
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(LONGEST_LOOK_BEHIND);
+        }
         self.ended.restarts.is_back();
         self.before = BridgeCounters::default();
         Ok(())

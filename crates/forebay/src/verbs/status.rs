@@ -97,7 +97,10 @@ fn ended(args: &cli::StatusArgs, only: Option<&Path>) -> Vec<(PathBuf, Backgroun
         .filter(|(_, run)| only.is_none_or(|root| root == run.root))
         .collect();
     // Two variables may name one storage.
-    found.dedup_by(|(a, one), (b, other)| a == b && one.keeper == other.keeper);
+    let key =
+        |(instance, run): &(PathBuf, Background)| (run.root.clone(), instance.clone(), run.keeper);
+    found.sort_by_key(key);
+    found.dedup_by_key(|one| key(one));
     found
 }
 

@@ -4,6 +4,7 @@ use super::{COPY_TRIES, Candidate, CopyBatch, MOST_SUPPLANTED, State};
 use crate::drain::act::{Act, Copied, Work};
 use crate::drain::contents::Task;
 use crate::drain::drain_facts::DrainFacts;
+use crate::drain::rules::within;
 use crate::drain::sheet::{Reason, Sheet};
 use crate::drain::strand::with_outcomes;
 use crate::drain::workplaces::Workplaces;
@@ -28,6 +29,10 @@ impl CopyBatch {
                     }
                 }
                 task.ready = ready;
+            }
+            task.within.clear();
+            for (path, record) in &task.ready {
+                task.within.push(within(facts, path, record)?);
             }
             fresh.push(task);
         }

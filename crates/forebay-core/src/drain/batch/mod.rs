@@ -87,14 +87,14 @@ impl Candidate {
     }
 
     fn naming(&self) -> Naming {
-        let ready = self.task.ready.iter().zip(&self.found);
+        let ready = self.task.ready.iter().zip(&self.found).enumerate();
         Naming {
             temporary: self.task.temporary(),
             names: ready
-                .map(|((path, record), found)| Name {
+                .map(|(n, ((path, _), found))| Name {
                     path: path.clone(),
                     replaces: *found,
-                    within: record.within.as_deref().copied(),
+                    within: self.task.within.get(n).copied().flatten(),
                 })
                 .collect(),
         }
@@ -257,6 +257,7 @@ impl CopyBatch {
                     object: task.object,
                     kind: task.kind,
                     temporary: task.temporary(),
+                    within: task.within.first().copied().flatten(),
                 });
                 let act = Act::Copy {
                     copies: copies.collect(),

@@ -4,7 +4,7 @@ use super::{Again, Candidate, CopyBatch, CopyFate, PUBLISHED_AT_ONCE, State, Sus
 use crate::bridge::{Mutation, ReadSet};
 use crate::drain::act::{Act, DrainCommit, Named, Work};
 use crate::drain::drain_facts::DrainFacts;
-use crate::drain::rules::{Update, commit_of, is_ours, obstacle, stamp};
+use crate::drain::rules::{Update, commit_of, is_ours, obstacle, stamp, within};
 use crate::drain::sheet::{Reason, Sheet};
 use crate::drain::strand::with_outcomes;
 use crate::facts::{Attr, Outcome};
@@ -229,6 +229,7 @@ impl CopyBatch {
                     (CopyFate::Good, Some(record)) => {
                         record.drained = Some(stamp(&candidate.attr));
                         record.is_there_as(candidate.copy);
+                        record.within = within(facts, &update.path, record)?.map(Box::new);
                         // The new name has replaced what was hidden, and the label says so already.
                         record.hides = None;
                         if !self.unlabelled.contains(&record.object) {

@@ -12,7 +12,7 @@ use crate::bridge::{Mutation, ReadSet};
 use crate::drain::act::{Act, DrainVerdict, Got, NewDir, Trouble, Work};
 use crate::drain::drain_facts::DrainFacts;
 use crate::drain::known_dir::KnownDir;
-use crate::drain::rules::{commit_of, removal};
+use crate::drain::rules::{commit_of, removal, within};
 use crate::drain::shared_files::{as_found, evidence};
 use crate::drain::sheet::{Reason, Sheet};
 use crate::drain::strand::Strand;
@@ -140,6 +140,8 @@ pub(super) struct Move {
     has_cleared: bool,
     /// What was to go was looked at once more.
     has_looked_again: bool,
+    /// See [`PathRecord::within`].
+    within: Option<Identity>,
 }
 
 impl Move {
@@ -164,6 +166,7 @@ impl Move {
             reach: None,
             has_cleared: false,
             has_looked_again: false,
+            within: None,
         }
     }
 
@@ -199,10 +202,18 @@ impl Move {
         }
     }
 
-    /// See [`PathRecord::within`], of what goes to its name in the buffer.
+    /// See [`PathRecord::within`], of what is at its path.
+    fn learn_within(&mut self, facts: &dyn DrainFacts) -> Outcome<()> {
+        self.within = match self.marked.iter().find(|(path, _)| *path == self.path) {
+            Some((path, record)) => within(facts, path, record)?,
+            None => None,
+        };
+        Ok(())
+    }
+
+    /// The same, if that is where it goes.
     fn within_at(&self, to: &TreePath) -> Option<Identity> {
-        let (_, record) = self.marked.iter().find(|(path, _)| path == to)?;
-        record.within.as_deref().copied()
+        self.within.filter(|_| *to == self.path)
     }
 
     fn make_dir(&self) -> Act {
@@ -211,7 +222,7 @@ impl Move {
             path: path.clone(),
             object: record.object,
             known: self.known.or(record.replaces),
-            within: record.within.as_deref().copied(),
+            within: self.within,
         })
     }
 
@@ -520,7 +531,10 @@ impl Strand for Move {
                     self.state = State::Marking;
                     return Ok(Some(Act::Commit(commit)));
                 }
-                State::Marked => return Ok(Some(self.first_act())),
+                State::Marked => {
+                    self.learn_within(facts)?;
+                    return Ok(Some(self.first_act()));
+                }
                 State::Know(path, found) => {
                     let known = self.marked[0].1.replaces;
                     let know = Act::Know {

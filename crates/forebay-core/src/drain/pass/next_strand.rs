@@ -30,6 +30,9 @@ const TASKS_AHEAD: usize = 2048;
 /// Most moves under way at a time. A request that meets one waits for it, and for those before it.
 pub(super) const MOVES_AT_ONCE: usize = 128;
 
+/// Said of a choice that a stop came before.
+const NOT_TRIED: &str = "interrupted before it was tried";
+
 impl Drain {
     /// Begins what can begin now: false if nothing can.
     pub(super) fn begin(&mut self, facts: &dyn DrainFacts) -> Outcome<bool> {
@@ -59,6 +62,12 @@ impl Drain {
         }
         match self.round {
             Round::Resume => self.begin_resume(facts)?,
+            Round::Choose if self.sheet.stopping => {
+                let rest = self.choices.drain(..);
+                let rest = rest.map(|choice| (choice.path, NOT_TRIED.to_owned()));
+                self.sheet.report.refused.extend(rest);
+                self.advance();
+            }
             Round::Choose => match self.choices.pop_front() {
                 Some(choice) => self.start(Choose::new(choice)),
                 None => self.advance(),
