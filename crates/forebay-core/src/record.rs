@@ -197,6 +197,11 @@ impl PathRecord {
         self.chosen.is_some() && self.chosen.as_deref().copied() == replaces
     }
 
+    /// Is it a directory that was made in the buffer, and has opened to the one that a drain has made at this path?
+    pub(crate) fn is_open_at(&self, path: &TreePath) -> bool {
+        self.kind == Kind::Moved && self.origin.as_ref() == Some(path) && self.arriving.is_none()
+    }
+
     /// Was something of the PFS removed here, with nothing in its place, and not renamed from here?
     pub fn is_removal(&self) -> bool {
         let is_leaving = self.replaces.is_some_and(Identity::is_leaving);

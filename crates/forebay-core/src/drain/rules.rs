@@ -559,8 +559,7 @@ pub(super) fn within(
     let made = facts.record(&dir)?.filter(|above| above.drained.is_some());
     Ok(made.and_then(|made| match made.kind {
         Kind::Dir => made.replaces.and_then(Identity::itself),
-        // It has opened.
-        Kind::Moved if made.origin.as_ref() == Some(&dir) => made.within.as_deref().copied(),
+        _ if made.is_open_at(&dir) => made.within.as_deref().copied(),
         _ => None,
     }))
 }

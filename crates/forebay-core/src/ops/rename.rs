@@ -190,10 +190,12 @@ impl Context<'_> {
                 continue;
             }
             plan.forget(path, record.object);
+            // Of one that has opened it is the directory itself.
+            let is_new_place = moving.makes_anew(&path.parent()) || record.is_open_at(path);
             let within = record.within.clone();
             let moved = PathRecord {
                 version: self.facts.next_version(),
-                within: within.filter(|_| !moving.makes_anew(&path.parent())),
+                within: within.filter(|_| !is_new_place),
                 ..record.clone().over(hidden)
             };
             if moved.hides != record.hides {

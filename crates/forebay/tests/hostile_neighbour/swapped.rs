@@ -1,7 +1,8 @@
 //! A user who may rename directories of others to the place of own ones: natively that is allowed, and to make anything in them is not.
 
 use super::as_root;
-use crate::stage::{Said, Stage, finish, start};
+use crate::stage::{Said, Stage, finish, start, tree};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -116,6 +117,51 @@ fn the_same_where_the_directory_was_made_in_the_buffer_and_drained() {
     }
 }
 
+/// What a drain knows of directories that it has made is not held against what programs do with them.
+#[test]
+fn directories_that_were_drained_and_are_renamed_by_programs_arrive() {
+    as_root!();
+    for who in ["mallory ", ""] {
+        let stage = Stage::new();
+        by_root(
+            &stage,
+            "chmod 755 .; mkdir pfs/top; chown 65534:65534 pfs/top",
+        )
+        .ends_with(0);
+        // With an open file some copies stay, and their directories open.
+        let script = format!(
+            "{who} sh -c '
+            cd pfs/top; mkdir -p a/b/c x/y; echo 1 > a/b/c/f; echo 2 > a/g; echo 3 > x/y/f
+            exec 3>> a/b/c/f; \"$FOREBAY\" drain --buffer \"$OLDPWD/pfs\" > /dev/null 2>&1
+            echo new > a/b/new; mv a/b/c x/c; mv a d; mkdir a; mv d/b a/b; mv x/y a/b/y; echo late >&3
+            mv a/b d/b; mv d z; echo k > z/b/y/k; chmod 700 z; mv z/b w; mv w z/w'
+            "
+        );
+        for options in [&[][..], &["--keep"]] {
+            let mut command = run(&stage, options, &script);
+            command.env("FOREBAY", crate::common::forebay());
+            finish(command).ends_with(0);
+            let found = tree(&stage.pfs());
+            let files = found.iter().filter(|(_, text)| text.starts_with("100"));
+            let names: Vec<&str> = files.map(|(name, _)| name.as_str()).collect();
+            assert_eq!(
+                names,
+                [
+                    "top/x/c/f",
+                    "top/z/g",
+                    "top/z/w/new",
+                    "top/z/w/y/f",
+                    "top/z/w/y/k"
+                ],
+                "{who}{options:?}"
+            );
+            assert!(found["top/x/c/f"].ends_with("1\nlate\n"), "{found:?}");
+            by_root(&stage, "rm -r pfs/top/*").ends_with(0);
+            stage.say(&["drain", "--buffer", "pfs"]).ends_with(0);
+        }
+    }
+}
+
 /// Directories change places while names are made in one of them.
 #[test]
 fn what_is_made_while_directories_change_places_comes_where_its_maker_may_make_it() {
@@ -176,7 +222,13 @@ fn the_same_while_a_drain_makes_the_directory() {
     assert_eq!(in_victims(&stage.pfs().join("top/vd")), ["conf"]);
     let drained = stage.say(&["drain", "--buffer", "pfs"]);
     match drained.code {
-        0 => assert_eq!(in_victims(&stage.pfs().join("top/nd")).len(), 200),
+        // A drain may have made another one while the first one was away.
+        0 => {
+            let dirs = ["nd", "gone"].map(|name| stage.pfs().join("top").join(name));
+            let dirs = dirs.iter().filter(|dir| dir.exists());
+            let names = dirs.flat_map(|dir| in_victims(dir));
+            assert_eq!(names.collect::<BTreeSet<_>>().len(), 200);
+        }
         // One that was swapped before it was noted is taken for theirs.
         _ => drop(
             drained
