@@ -227,6 +227,17 @@ pub enum Patience {
     Everyone,
 }
 
+impl Patience {
+    /// Of a run whose command has ended; `well`: with 0. A signal has come to the run while the command ran (`was_signalled`): a command that
+    /// has gone on and ended well has taken it for something else.
+    pub fn at_end(no_wait: bool, was_signalled: bool, well: bool) -> Self {
+        match no_wait || was_signalled && !well {
+            true => Patience::LastMoment,
+            false => Patience::Holders,
+        }
+    }
+}
+
 /// What a run whose command has ended does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
@@ -308,6 +319,15 @@ mod tests {
     /// A hold says whether its process is dead.
     fn dead(hold: &bool) -> bool {
         *hold
+    }
+
+    #[test]
+    fn only_a_signal_that_a_command_has_not_survived_well_cuts_the_wait() {
+        use Patience::{Holders, LastMoment};
+        let of = |signalled, well| Patience::at_end(false, signalled, well);
+        assert_eq!((of(false, true), of(false, false)), (Holders, Holders));
+        assert_eq!((of(true, true), of(true, false)), (Holders, LastMoment));
+        assert_eq!(Patience::at_end(true, false, true), LastMoment);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use crate::units;
 use crate::verbs::{drain_command, quarantine_command, shell_path};
 use forebay_admin::drain::{DrainRequest, DrainState, DrainStatus, Left, Reason, Take};
 use forebay_admin::{AdminError, RefusalKind};
+use forebay_core::drain::NOT_TRIED;
 use forebay_report::text::printable;
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -81,7 +82,7 @@ impl Drained {
 /// What is said of a choice that a signal came before.
 fn not_tried(take: &Take) -> String {
     let path = String::from_utf8_lossy(&take.path);
-    format!("{path}: interrupted before it was tried")
+    format!("{path}: {NOT_TRIED}")
 }
 
 /// Drains and waits for the end. A signal that asks this process to end stops the drain, unless it is that of another command: then

@@ -159,7 +159,7 @@ pub struct RunReport<'r> {
     pub inherited: &'r Inventory,
     /// Bytes of the command's system calls.
     pub calls: CallBytes,
-    /// How often the bridge died while the command ran. `counters` begin with the last restart.
+    /// How often the bridge has died. `counters` begin with the last restart.
     pub restarts: u32,
     /// While the command ran, it could not be started again any more.
     pub was_given_up: bool,

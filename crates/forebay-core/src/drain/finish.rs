@@ -1,8 +1,9 @@
 //! The end of a pass: attributes of directories, what is on the disks of the PFS, and what is left.
 
 use super::act::{Act, DrainVerdict, Got, StrayEntry, Trouble, Work};
+use super::commits::{Update, commit_of};
 use super::drain_facts::DrainFacts;
-use super::rules::{OURS, Update, commit_of, has_contents, is_dirty, stamp, unsettled};
+use super::rules::{OURS, has_contents, is_dirty, stamp, unsettled};
 use super::sheet::{Reason, Sheet};
 use super::strand::{Strand, with_outcomes};
 use crate::bridge::ReadSet;

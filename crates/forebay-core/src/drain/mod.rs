@@ -66,6 +66,7 @@ mod aside;
 mod batch;
 mod beside;
 mod choose;
+mod commits;
 mod contents;
 mod dir_times;
 mod drain_facts;
@@ -99,7 +100,7 @@ pub use aside::{
 };
 pub use batch::{BATCH_BYTES, BATCH_OBJECTS};
 pub use beside::{Places, names_beside};
-pub use choose::{Side, SideChoice};
+pub use choose::{NOT_TRIED, Side, SideChoice};
 pub use dir_times::{DirLook, DirSeen, VisitedDir, VisitedDirs};
 pub use drain_facts::DrainFacts;
 pub use known_dir::{KnownDir, KnownFiles};

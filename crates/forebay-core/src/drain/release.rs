@@ -27,9 +27,10 @@
 //! what the probe saw of it is its last state.
 
 use super::act::{Act, DrainCommit, DrainVerdict, Got, Trouble, Use, Work};
+use super::commits::{Update, commit_of};
 use super::contents::all_names;
 use super::drain_facts::DrainFacts;
-use super::rules::{OURS, Update, commit_of, has_contents, is_dirty, is_natural, read, unsettled};
+use super::rules::{OURS, has_contents, is_dirty, is_natural, read, unsettled};
 use super::sheet::Sheet;
 use super::strand::{Strand, with_outcomes};
 use crate::bridge::{Mutation, ReadSet};

@@ -4,11 +4,10 @@
 //! whose the thing under a name is.
 
 use super::act::{Act, DrainCommit, DrainVerdict, Got, Trouble, Work};
+use super::commits::{Update, commit_of, relocated};
 use super::drain_facts::DrainFacts;
 use super::reserved_names::{old_copy_path, waiting_path};
-use super::rules::{
-    OURS, Update, all_speakers, commit_of, has_contents, is_ours, is_placed_above, read, relocated,
-};
+use super::rules::{OURS, all_speakers, has_contents, is_ours, is_placed_above, read};
 use super::sheet::Sheet;
 use super::strand::Strand;
 use super::workplaces;

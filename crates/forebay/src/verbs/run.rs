@@ -54,8 +54,8 @@ struct Ended {
     restarts: Restarts,
     /// The bridge was dead, and could not be started again, when the command ended.
     was_given_up: bool,
-    /// It was told to end before the command had ended, and that did not end well.
-    interrupted: bool,
+    /// A signal has come before the command had ended.
+    was_signalled: bool,
     /// What has come since then.
     signals: Signals,
 }
@@ -253,10 +253,8 @@ impl Run<'_> {
         if self.ended.restarts.deaths() > 0 {
             self.before = BridgeCounters::default();
         }
-        let patience = match self.ended.interrupted || self.args.no_wait {
-            true => Patience::LastMoment,
-            false => Patience::Holders,
-        };
+        let well = self.exit_status() == exit::OK;
+        let patience = Patience::at_end(self.args.no_wait, self.ended.was_signalled, well);
         let outcome = self.finish(&mut bridge, RunEnd::new(patience));
         let log = self.write_log();
         let (code, going_on) = match outcome {
@@ -689,8 +687,6 @@ fn watch(mut child: Child, args: &cli::RunArgs, place: &Place, bridge: &mut Brid
     let mut signals = Signals::default();
     let was_signalled = signals.heed();
     let status = waited.and_then(|()| child.wait()).ok();
-    // One that has gone on and ended well has taken the signal for something else.
-    let has_gone_on = status.is_some_and(|status| status.success());
     Ended {
         status,
         wall: begin.elapsed(),
@@ -698,7 +694,7 @@ fn watch(mut child: Child, args: &cli::RunArgs, place: &Place, bridge: &mut Brid
         begin,
         restarts,
         was_given_up,
-        interrupted: was_signalled && !has_gone_on,
+        was_signalled,
         signals,
     }
 }

@@ -7,11 +7,11 @@ mod exchanged;
 mod refusal;
 
 use super::act::{Act, DrainVerdict, Got, Trouble, Use, Work};
+use super::commits::{Update, commit_of};
 use super::drain_facts::DrainFacts;
 use super::known_dir::KnownDir;
 use super::rules::{
-    Unsettled, Update, all_speakers, commit_of, has_contents, is_copy, lower_dir, read, unsettled,
-    why_unsettled,
+    Unsettled, all_speakers, has_contents, is_copy, lower_dir, read, unsettled, why_unsettled,
 };
 use super::shared_files::evidence;
 use super::sheet::Sheet;
@@ -50,6 +50,9 @@ pub struct SideChoice {
     /// Whose version stays.
     pub side: Side,
 }
+
+/// Said of a choice that a stop came before.
+pub const NOT_TRIED: &str = "interrupted before it was tried";
 
 /// Looks at a record that another drain or request changes, before it is given up.
 const MOST_TRIES: u32 = 100;

@@ -3,10 +3,9 @@
 use super::{Move, State, What};
 use crate::bridge::ReadSet;
 use crate::drain::act::Act;
+use crate::drain::commits::{Update, arrived, commit_of, labels_below, relocated};
 use crate::drain::drain_facts::DrainFacts;
-use crate::drain::rules::{
-    OURS, Update, arrived, commit_of, hides_itself, labels_below, relocated,
-};
+use crate::drain::rules::{OURS, hides_itself};
 use crate::drain::sheet::{Reason, Sheet};
 use crate::facts::Outcome;
 use crate::identity::Identity;

@@ -10,9 +10,10 @@ mod doubt;
 
 use crate::bridge::{Mutation, ReadSet};
 use crate::drain::act::{Act, DrainVerdict, Got, NewDir, Trouble, Work};
+use crate::drain::commits::commit_of;
 use crate::drain::drain_facts::DrainFacts;
 use crate::drain::known_dir::KnownDir;
-use crate::drain::rules::{commit_of, removal, within};
+use crate::drain::rules::{removal, within};
 use crate::drain::shared_files::{as_found, evidence};
 use crate::drain::sheet::{Reason, Sheet};
 use crate::drain::strand::Strand;

@@ -5,7 +5,7 @@ use crate::bridge::Mutation;
 use crate::drain::BATCH_OBJECTS;
 use crate::drain::act::{Act, DrainCommit};
 use crate::drain::batch::CopyBatch;
-use crate::drain::choose::Choose;
+use crate::drain::choose::{Choose, NOT_TRIED};
 use crate::drain::contents::Survey;
 use crate::drain::drain_facts::DrainFacts;
 use crate::drain::finish::{Dress, List, SyncDirs};
@@ -29,9 +29,6 @@ const TASKS_AHEAD: usize = 2048;
 
 /// Most moves under way at a time. A request that meets one waits for it, and for those before it.
 pub(super) const MOVES_AT_ONCE: usize = 128;
-
-/// Said of a choice that a stop came before.
-const NOT_TRIED: &str = "interrupted before it was tried";
 
 impl Drain {
     /// Begins what can begin now: false if nothing can.

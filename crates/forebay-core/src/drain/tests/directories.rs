@@ -515,7 +515,7 @@ fn what_was_renamed_out_of_a_directory_that_moves_has_labels_to_be_written_in_it
     world.create(&p("y/new"), Node::File(2));
     let to = reserved_names::waiting_path(world.records[&p("y")].object.oid);
     let mut reads = crate::bridge::ReadSet::default();
-    let moved = rules::relocated(&world, &p("y"), &p("b"), &to, false, &mut reads);
+    let moved = commits::relocated(&world, &p("y"), &p("b"), &to, false, &mut reads);
     let labels: Vec<_> = moved.unwrap().1.into_iter().map(|(path, _)| path).collect();
     // What lies in a directory made in the buffer names that one. What is in something comes before that.
     assert_eq!(labels, [p("y/x"), p("y/new"), p("x/new")]);
