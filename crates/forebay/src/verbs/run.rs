@@ -312,6 +312,8 @@ impl Run<'_> {
         };
         save(&background);
         keeper.leave(code, &instance.join("bridge.log"));
+        // One that has come until now was meant for the run, which has ended.
+        self.ended.signals.heed();
         let end = self.finish(bridge, RunEnd::new(Patience::Everyone));
         let retry = drain_command(&self.place);
         let (complete, text) = match &end {
