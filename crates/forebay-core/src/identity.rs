@@ -287,6 +287,17 @@ impl Identity {
         }
     }
 
+    /// Of what had its change time changed by a rename.
+    pub fn renamed(self) -> Self {
+        match self.state & (IS_DIR | IN_FULL) {
+            IN_FULL => Identity {
+                state: self.state & (!BELOW_BODY | FLAGS & !IN_FULL),
+                ..self
+            },
+            _ => self,
+        }
+    }
+
     /// Had the file several names, or, of a directory, something in it?
     pub fn is_of_several_names(self) -> bool {
         self.state & SHARED != 0
@@ -480,6 +491,11 @@ mod tests {
     fn whatever_others_change_makes_it_another() {
         let known = Identity::of(&file());
         assert!(known.is(&file()));
+        let moved = Attr {
+            ctime: Timestamp { sec: 9, nsec: 9 },
+            ..file()
+        };
+        assert!(known.renamed().is(&moved) && known.renamed().is(&file()));
         let changes: [fn(&mut Attr); 6] = [
             |a| a.ino += 1,
             |a| a.size += 1,

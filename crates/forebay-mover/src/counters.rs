@@ -25,10 +25,6 @@ const MOST_TOLD_BYTES: usize = 64 << 10;
 /// Said if there are more.
 const MORE_REMARKS: &str = "there are more remarks than are shown here: mend these and drain again";
 
-/// Why a directory that was to go is listed.
-const CAME_BACK: &str =
-    "others have changed it on the PFS while it was removed: what they did there is kept";
-
 /// Counters of one drain.
 pub struct Counters {
     number: u64,
@@ -134,7 +130,7 @@ impl Counters {
             let report = &mut rest.report;
             report.left_count += 1;
             let at = report.left.partition_point(|left| left.path <= path);
-            let reason = drain::Reason::Blocked(CAME_BACK.to_owned());
+            let reason = drain::Reason::Blocked(drain::CAME_BACK.to_owned());
             let left = drain::Left {
                 path,
                 bytes: 0,

@@ -399,8 +399,17 @@ impl<'g> Pass<'g> {
                     self.counters,
                 ))
             }
-            Act::Remove { path, is } => {
-                Got::Did(pfs_acts::remove(ground.lower, path, *is, &self.touched))
+            Act::Remove { path, is, by } => {
+                let (touched, counters) = (&self.touched, self.counters);
+                let by = by.as_ref();
+                Got::Did(pfs_acts::remove(
+                    ground.lower,
+                    path,
+                    *is,
+                    by,
+                    touched,
+                    counters,
+                ))
             }
             Act::Discard { path, is, aside } => {
                 let removal = Removal {

@@ -15,7 +15,7 @@ use forebay_pfs::Lower;
 use forebay_sys::{self as sys, Errno};
 use std::cell::RefCell;
 use std::collections::HashSet;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 type Work<T> = drain::Work<T>;
 
@@ -57,28 +57,69 @@ pub(crate) fn rename(
 }
 
 /// See [`drain::Act::Remove`].
-pub(crate) fn remove(lower: &Lower, path: &TreePath, is: Identity, touched: &Touched) -> Work<()> {
+pub(crate) fn remove(
+    lower: &Lower,
+    path: &TreePath,
+    is: Identity,
+    by: Option<&TreePath>,
+    touched: &Touched,
+    counters: &Counters,
+) -> Work<()> {
     let remove = || {
         let dir = pfs::parent(lower, path)?;
         let now = match sys::stat(dir.as_fd(), path.name()) {
             Err(Errno::NOENT) => return Ok(()),
             now => now.during("stat")?,
         };
-        // What others put here between this and the next call goes.
-        let removed = match is.is(&now) {
-            true => {
-                touched.note(&now);
-                sys::unlink(dir.as_fd(), path.name(), false)
-            }
-            false => Err(Errno::EXIST),
-        };
-        match removed {
-            // The kernel repeats by itself a call that was told ESTALE.
-            Err(Errno::NOENT) => Ok(()),
-            removed => removed.during("unlink"),
+        if !is.is(&now) {
+            return Err(Errno::EXIST).during("unlink");
+        }
+        touched.note(&now);
+        match by {
+            Some(by) => remove_by(dir.as_fd(), path, is, by.name(), counters),
+            None => unlink(dir.as_fd(), path.name()),
         }
     };
     remove().map_err(Trouble::into_core)
+}
+
+fn unlink(dir: BorrowedFd<'_>, name: &[u8]) -> pfs::Work<()> {
+    match sys::unlink(dir, name, false) {
+        // The kernel repeats by itself a call that was told ESTALE.
+        Err(Errno::NOENT) => Ok(()),
+        removed => removed.during("unlink"),
+    }
+}
+
+/// Removes what is at `path`, in this directory, by another name. EEXIST if it turns out to be something else.
+fn remove_by(
+    dir: BorrowedFd<'_>,
+    path: &TreePath,
+    is: Identity,
+    by: &[u8],
+    counters: &Counters,
+) -> pfs::Work<()> {
+    match pfs::rename_free(dir, path.name(), dir, by) {
+        // It may be there by a first call that was told ESTALE.
+        Ok(())
+        | Err(Trouble {
+            errno: Errno::NOENT,
+            ..
+        }) => {}
+        Err(trouble) if trouble.into_core().may_be_done() => return Err(trouble),
+        // It can't get that name: a full disk has no room for it, or somebody has something there.
+        Err(_) => return unlink(dir, path.name()),
+    }
+    match sys::stat(dir, by) {
+        Err(Errno::NOENT) => return Ok(()),
+        there if is.renamed().is(&there.during("stat")?) => return unlink(dir, by),
+        _ => {}
+    }
+    let back = pfs::give_back_in(dir, by, path.name())?;
+    if back != path.name() {
+        counters.came_back(path.parent().join(&back));
+    }
+    Err(Errno::EXIST).during("unlink")
 }
 
 /// What takes a directory away.
@@ -343,6 +384,15 @@ mod tests {
             fs::write(path, name).unwrap();
         }
 
+        /// Removes a file by the name `going`.
+        fn remove(&self, name: &str, is: Identity) -> Work<()> {
+            let (by, touched) = (path("going"), Touched::default());
+            let (lower, counters) = (&self.lower, &self.counters);
+            let removed = remove(lower, &path(name), is, Some(&by), &touched, counters);
+            assert_eq!(self.text("going"), None);
+            removed
+        }
+
         fn text(&self, name: &str) -> Option<String> {
             fs::read_to_string(self.folder.path().join(name)).ok()
         }
@@ -412,23 +462,58 @@ mod tests {
         let at = |name| tree.folder.path().join(name);
         fs::rename(at("file"), at("aside")).unwrap();
         fs::rename(at("new"), at("file")).unwrap();
-        let outcome = remove(&tree.lower, &path("file"), is, &Touched::default());
-        assert_eq!(errno(outcome), libc::EEXIST);
+        assert_eq!(errno(tree.remove("file", is)), libc::EEXIST);
         assert_eq!(tree.text("file").as_deref(), Some("new"));
         fs::rename(at("aside"), at("file")).unwrap();
         fs::write(at("file"), "theirs now").unwrap();
-        let outcome = remove(
-            &tree.lower,
-            &path("file"),
-            Identity::of_copy(&seen),
-            &Touched::default(),
-        );
+        let outcome = tree.remove("file", Identity::of_copy(&seen));
         assert_eq!(errno(outcome), libc::EEXIST);
         assert_eq!(tree.text("file").as_deref(), Some("theirs now"));
-        remove(&tree.lower, &path("gone"), is, &Touched::default()).unwrap();
+        tree.remove("gone", is).unwrap();
         let now = Identity::of(&sys::stat(tree.lower.root(), b"file").unwrap());
-        remove(&tree.lower, &path("file"), now, &Touched::default()).unwrap();
+        tree.remove("file", now).unwrap();
         assert_eq!(tree.text("file"), None);
+    }
+
+    #[test]
+    fn what_comes_in_place_of_a_file_after_the_last_look_gets_its_name_back() {
+        let tree = Tree::new();
+        let at = |name| tree.folder.path().join(name);
+        let dir = tree.lower.root();
+        let remove_by = |name: &str, is| {
+            let removed = remove_by(dir, &path(name), is, b"going", &tree.counters);
+            removed.map_err(Trouble::into_core)
+        };
+        for name in ["file", "theirs", "squatter"] {
+            tree.write(name);
+        }
+        let is = Identity::of(&sys::stat(dir, b"file").unwrap());
+        fs::rename(at("file"), at("elsewhere")).unwrap();
+        fs::rename(at("theirs"), at("file")).unwrap();
+        assert_eq!(errno(remove_by("file", is)), libc::EEXIST);
+        assert_eq!(tree.text("file").as_deref(), Some("theirs"));
+        assert_eq!(tree.text("going"), None);
+        // The kernel repeats a rename of which it has lost the answer.
+        fs::rename(at("elsewhere"), at("going")).unwrap();
+        remove_by("gone", is).unwrap();
+        assert_eq!(tree.text("going"), None);
+        // Where there can be no such name it goes by its own.
+        fs::rename(at("squatter"), at("going")).unwrap();
+        remove_by("file", is).unwrap();
+        assert_eq!(tree.text("file"), None);
+        assert_eq!(tree.text("going").as_deref(), Some("squatter"));
+    }
+
+    #[test]
+    fn what_finds_its_name_taken_gets_one_beside_it() {
+        let tree = Tree::new();
+        for name in ["going", "file", "file.theirs1"] {
+            tree.write(name);
+        }
+        let back = pfs::give_back_in(tree.lower.root(), b"going", b"file");
+        assert_eq!(back, Ok(b"file.theirs2".to_vec()));
+        assert_eq!(tree.text("file.theirs2").as_deref(), Some("going"));
+        assert_eq!(tree.text("file").as_deref(), Some("file"));
     }
 
     #[test]

@@ -214,7 +214,7 @@ fn runs_to_find(mutation: Mutation) -> Vec<FaultOptions> {
 
 /// Planted bugs that 500 seeds of the default options do not show. They are looked for in the weather that they take,
 /// [`runs_to_find`]; all others with the default options.
-const SELDOM: [Mutation; 16] = [
+const SELDOM: [Mutation; 17] = [
     Mutation::LooksOutliveTheirRecords,
     Mutation::RemovalsAreNotWaitedFor,
     Mutation::RemovalsAreNotFinished,
@@ -231,6 +231,7 @@ const SELDOM: [Mutation; 16] = [
     Mutation::KilledCopiesAreForgotten,
     Mutation::CopiesElsewhereAreNotSynced,
     Mutation::FailuresLeaveNoDoubt,
+    Mutation::FilesGoUnnoted,
 ];
 
 /// The planted bug is found in one of these runs, is shown, and alone breaks the promise.

@@ -70,11 +70,12 @@ pub enum Mutation {
     HeldFilesAreCopied,
     MovesIgnoreEachOther,
     NamesOfOneFileAllGo,
+    FilesGoUnnoted,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Mutation; 62] = [
+    pub const ALL: [Mutation; 63] = [
         Mutation::HomeSkipsVersionCheck,
         Mutation::ReplyBeforeCommit,
         Mutation::RenameAsTwoBatches,
@@ -137,6 +138,7 @@ impl Mutation {
         Mutation::HeldFilesAreCopied,
         Mutation::MovesIgnoreEachOther,
         Mutation::NamesOfOneFileAllGo,
+        Mutation::FilesGoUnnoted,
     ];
 
     /// Does it take several bridges to go wrong?

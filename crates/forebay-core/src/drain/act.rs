@@ -342,6 +342,10 @@ pub enum Act {
         path: TreePath,
         /// What it is. If something else is there now, that stays: EEXIST.
         is: Identity,
+        /// It goes by this name in the same directory, under which it is looked at once more: what has come in its place since the
+        /// first look gets its name back, or one beside it. Where there can be no such name, that is removed. `None`: it has a name
+        /// of the drain already.
+        by: Option<TreePath>,
     },
     /// Take a directory of the PFS away with all that is in it: [`Got::Did`]. If it is not empty it is best
     /// renamed to `aside`, or to that name in its own directory (or to one with a number behind it, if that exists): it will be swept.
@@ -569,6 +573,7 @@ mod tests {
         let remove = Act::Remove {
             path: path("a/d/e"),
             is: is(libc::S_IFREG),
+            by: None,
         };
         assert_eq!(remove.needs_to_change(), [d]);
         let sweep = Act::Sweep {

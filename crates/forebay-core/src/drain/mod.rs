@@ -71,6 +71,7 @@ mod contents;
 mod dir_times;
 mod drain_facts;
 mod finish;
+mod going;
 mod hearing;
 mod known_dir;
 mod lent_dirs;
@@ -99,7 +100,7 @@ pub use aside::{
     paths_aside,
 };
 pub use batch::{BATCH_BYTES, BATCH_OBJECTS};
-pub use beside::{Places, names_beside};
+pub use beside::{CAME_BACK, Places, names_beside};
 pub use choose::{NOT_TRIED, Side, SideChoice};
 pub use dir_times::{DirLook, DirSeen, VisitedDir, VisitedDirs};
 pub use drain_facts::DrainFacts;
@@ -109,7 +110,7 @@ pub use name_secret::NameSecret;
 pub use orphans::abandon;
 pub use pass::{Drain, NextAct};
 pub use release::RELEASED_AT_ONCE;
-pub use reserved_names::{discarded_name, is_leftover, is_leftover_of, waiting_name};
+pub use reserved_names::{discarded_name, is_going, is_leftover, is_leftover_of, waiting_name};
 pub(crate) use reserved_names::{waiting_path, waits_under};
 pub(crate) use rules::OURS;
 pub use rules::{

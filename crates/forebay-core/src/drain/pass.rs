@@ -66,6 +66,8 @@ pub struct Drain {
     found_notes: Vec<Vec<u8>>,
     /// Notes of orphans that are still to be looked at.
     orphans: Vec<KeyValue>,
+    /// So those of files that were on their way out.
+    going: Vec<KeyValue>,
     /// What is chosen about changes of others.
     choices: VecDeque<SideChoice>,
     /// What an earlier program has noted instead of marks.
@@ -125,6 +127,7 @@ impl Drain {
             choices: VecDeque::new(),
             intended: None,
             orphans: Vec::new(),
+            going: Vec::new(),
             sheet: Sheet::new(terms),
         }
     }

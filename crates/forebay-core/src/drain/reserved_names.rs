@@ -17,6 +17,8 @@ const WAITING: &str = ".moved";
 const COPY: &str = ".tmp";
 /// Ends the name of a directory that is on its way out; a number may follow.
 const DISCARDED: &str = ".gone";
+/// Ends the name that a file has for a moment on its way out.
+const GOING: &str = ".out";
 /// Ends the name of what earlier versions made beside what waits for its removal, as a note. Nobody believes it any more.
 pub(super) const OLD_NOTE: &[u8] = b".from";
 /// Ends the name of what is made for a moment to read the clock of the PFS.
@@ -79,6 +81,21 @@ fn copy_path(name: &TreePath, oid: ObjectId, maker: Option<BridgeId>, token: &st
 /// The name of a hidden directory that only waits for its removal.
 pub fn discarded_name(oid: ObjectId) -> Vec<u8> {
     reserved(oid, DISCARDED)
+}
+
+/// The name, beside its own one, by which a file goes: on behalf of this object, in the pass that has this secret.
+pub(super) fn going_path(file: &TreePath, oid: ObjectId, secret: NameSecret) -> TreePath {
+    let mark = char::from(TOKEN_MARK);
+    let token = secret.token(oid, 0);
+    file.parent()
+        .join(&reserved(oid, &format!("{mark}{token:016x}{GOING}")))
+}
+
+/// Is it such a name? What is under it was another name of its directory: a drain that was killed has noted which, and the next
+/// one looks what it is.
+pub fn is_going(name: &[u8]) -> bool {
+    let token = reserved_parts(name).and_then(|(_, suffix)| suffix.strip_suffix(GOING.as_bytes()));
+    token.is_some_and(|token| !token.is_empty() && without_token(token).is_empty())
 }
 
 fn reserved(oid: ObjectId, suffix: &str) -> Vec<u8> {
@@ -163,6 +180,12 @@ mod tests {
         assert!(is_leftover(&discarded_name(oid)));
         assert!(is_leftover(&[&discarded_name(oid)[..], b"1"].concat()));
         assert!(!is_leftover(&waiting_name(oid)));
+        let going = going_path(&file(), oid, NAMES.secret);
+        assert!(is_going(going.name()) && !is_leftover(going.name()));
+        assert_eq!(going.parent(), file().parent());
+        for other in [discarded_name(oid), waiting_name(oid), reserved(oid, GOING)] {
+            assert!(!is_going(&other));
+        }
         for maker in [None, Some(BridgeId(1)), Some(BridgeId(12))] {
             let names = CopyNames { maker, ..NAMES };
             let old = old_copy_path(&file(), oid, maker);

@@ -16,6 +16,8 @@ macro_rules! rounds {
 rounds! {
     /// Transits of records that an earlier pass has left end.
     Resume,
+    /// Files that it has left on their way out go, or get their names back.
+    GoOn,
     /// What somebody has chosen about changes of others is done.
     Choose,
     /// What earlier drains have left goes: temporary names, and what is aside.

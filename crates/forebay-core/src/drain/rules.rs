@@ -495,8 +495,14 @@ fn any_mark_at(
 
 /// The act that takes what is at `path` away from the PFS, which had these attributes a moment ago and is known by this to
 /// the record that speaks of it, if there is one. `oid` is the object on whose behalf it goes: it names a directory that
-/// can't go at once.
-pub(super) fn removal(path: TreePath, oid: ObjectId, attr: &Attr, known: Option<Identity>) -> Act {
+/// can't go at once. `by`: by which name a file goes.
+pub(super) fn removal(
+    path: TreePath,
+    oid: ObjectId,
+    attr: &Attr,
+    known: Option<Identity>,
+    by: Option<TreePath>,
+) -> Act {
     if attr.is_dir() {
         let aside = TreePath::root().join(&discarded_name(oid));
         let is = known.filter(|known| known.has_contents());
@@ -504,7 +510,7 @@ pub(super) fn removal(path: TreePath, oid: ObjectId, attr: &Attr, known: Option<
     } else {
         let known = known.filter(|known| known.is(attr));
         let is = known.unwrap_or(Identity::of_copy(attr));
-        Act::Remove { path, is }
+        Act::Remove { path, is, by }
     }
 }
 

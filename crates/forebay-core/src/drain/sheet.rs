@@ -160,6 +160,8 @@ pub(super) struct Sheet {
     unsynced: BTreeSet<TreePath>,
     /// Directories of the PFS in which temporary names may be.
     pub(super) workplaces: Workplaces,
+    /// Where files were on the PFS that may have stayed on their way out ([`super::going`]).
+    on_their_way: BTreeSet<TreePath>,
     /// Objects to be copied.
     pub(super) tasks: VecDeque<Task>,
     /// Objects that this pass has taken up for a copy.
@@ -217,6 +219,7 @@ impl Sheet {
             report: DrainReport::default(),
             unsynced: BTreeSet::new(),
             workplaces: Workplaces::default(),
+            on_their_way: BTreeSet::new(),
             tasks: VecDeque::new(),
             taken_up: BTreeSet::new(),
             batches: 0,
@@ -370,6 +373,24 @@ impl Sheet {
     /// Something is left on the PFS at a path that no record has: [`Sheet::leave`] would not list it. The first reason counts.
     pub(super) fn leave_without_record(&mut self, path: &TreePath, reason: Reason) {
         self.without_record.entry(path.clone()).or_insert(reason);
+    }
+
+    /// What was at this path of the PFS may have stayed on its way out.
+    pub(super) fn stays_on_its_way(&mut self, place: TreePath) {
+        self.on_their_way.insert(place);
+    }
+
+    /// May it have?
+    pub(super) fn is_on_its_way(&self, place: &TreePath) -> bool {
+        self.on_their_way.contains(place)
+    }
+
+    /// A directory in this one, or this one itself, in which something of a drain may be left that could not be removed.
+    pub(super) fn left_in(&self, dir: &TreePath) -> Option<TreePath> {
+        let mut on_their_way = self.on_their_way.iter();
+        let on_its_way = on_their_way.find(|place| place.is_within(dir));
+        let unswept = self.workplaces.unswept_in(dir).cloned();
+        unswept.or_else(|| on_its_way.map(TreePath::parent))
     }
 
     /// An object is drained or given up.

@@ -291,7 +291,8 @@ fn a_file_of_several_names_that_the_drain_itself_takes_away_is_old() {
         let a2 = TreePath::new("a2").unwrap();
         let attr = sys::stat(scene.lower.root(), b"a2").unwrap();
         let is = forebay_core::identity::Identity::of(&attr);
-        pfs_acts::remove(&scene.lower, &a2, is, &scene.touched).unwrap();
+        let (touched, counters) = (&scene.touched, &scene.counters);
+        pfs_acts::remove(&scene.lower, &a2, is, None, touched, counters).unwrap();
         let (from, to) = (TreePath::new("b2").unwrap(), TreePath::new("b3").unwrap());
         let is = Identity::of_copy(&pfs::look(&scene.lower, &from).unwrap().unwrap());
         scene.rename(&from, &to, is).unwrap();

@@ -263,6 +263,9 @@ impl Move {
             self.state = State::Finish;
             return Ok(());
         };
+        if sheet.is_on_its_way(&target) {
+            return self.leave(left_over(&target.parent()), sheet);
+        }
         if is_marked_upwards(facts, &target, &mut self.reads)? {
             self.state = State::Wait;
         } else if holds_something_moved(facts, &target, &mut self.reads)? {
@@ -341,7 +344,11 @@ fn is_held() -> Reason {
 
 /// Why nothing leaves `from`, if something of a drain may be left in it: later nobody would know where that is.
 fn unswept(from: &TreePath, sheet: &Sheet) -> Option<Reason> {
-    let dir = sheet.workplaces.unswept_in(from)?;
-    let cause = format!("what an earlier drain has left in {dir} could not be removed");
-    Some(Reason::Blocked(cause))
+    sheet.left_in(from).map(|dir| left_over(&dir))
+}
+
+fn left_over(dir: &TreePath) -> Reason {
+    Reason::Blocked(format!(
+        "what a drain has left in {dir} could not be removed"
+    ))
 }

@@ -5,6 +5,7 @@ use crate::bridge::ReadSet;
 use crate::drain::act::Act;
 use crate::drain::commits::{Update, arrived, commit_of, labels_below, relocated};
 use crate::drain::drain_facts::DrainFacts;
+use crate::drain::going::Going;
 use crate::drain::rules::{OURS, hides_itself};
 use crate::drain::sheet::{Reason, Sheet};
 use crate::facts::Outcome;
@@ -89,13 +90,18 @@ impl Move {
             self.state = State::End;
             return Ok(None);
         }
-        let (commit, _) = commit_of(facts, reads, updates, labels);
+        let (mut commit, _) = commit_of(facts, reads, updates, labels);
+        match self.may_be_on_its_way {
+            true => sheet.stays_on_its_way(self.place().clone()),
+            false => commit.batch.extend(self.going.as_ref().map(Going::forget)),
+        }
         self.state = State::Finishing;
         Ok(Some(Act::Commit(commit)))
     }
 
     pub(super) fn concluded(&mut self, sheet: &mut Sheet) {
         self.state = State::End;
+        self.going = None;
         if self.outcome.is_err() {
             return;
         }

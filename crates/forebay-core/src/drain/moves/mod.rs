@@ -12,6 +12,7 @@ use crate::bridge::{Mutation, ReadSet};
 use crate::drain::act::{Act, DrainVerdict, Got, NewDir, Trouble, Work};
 use crate::drain::commits::commit_of;
 use crate::drain::drain_facts::DrainFacts;
+use crate::drain::going::Going;
 use crate::drain::known_dir::KnownDir;
 use crate::drain::rules::{removal, within};
 use crate::drain::shared_files::{as_found, evidence};
@@ -143,6 +144,10 @@ pub(super) struct Move {
     has_looked_again: bool,
     /// See [`PathRecord::within`].
     within: Option<Identity>,
+    /// Of a file that is to go, from the mark on.
+    going: Option<Going>,
+    /// It may have stayed on its way out.
+    may_be_on_its_way: bool,
 }
 
 impl Move {
@@ -168,6 +173,8 @@ impl Move {
             has_cleared: false,
             has_looked_again: false,
             within: None,
+            going: None,
+            may_be_on_its_way: false,
         }
     }
 
@@ -397,7 +404,8 @@ impl Move {
             !target.is_root(),
             "the root of the PFS is hidden by nothing"
         );
-        removal(target, record.object.oid, attr, known)
+        let by = self.going.as_ref().map(|going| going.by.clone());
+        removal(target, record.object.oid, attr, known, by)
     }
 
     fn finish(&mut self, did: Work<()>) {
@@ -449,6 +457,8 @@ impl Strand for Move {
                 if did.is_ok() {
                     self.note(sheet);
                 }
+                let has_stayed = did.is_err_and(|e| e.errno != libc::EEXIST);
+                self.may_be_on_its_way = has_stayed && self.going.is_some();
                 let is_unclear = did.is_err_and(Trouble::may_be_done);
                 self.finish(did);
                 if is_unclear && self.way.is_some() {
@@ -527,7 +537,14 @@ impl Strand for Move {
                         let absence = facts.absence(&self.path);
                         reads.appearing.push((self.path.clone(), absence));
                     }
-                    let (commit, marked) = commit_of(facts, reads, updates, Vec::new());
+                    self.going = match self.what {
+                        What::Clear => Going::of(&self.marked[0].1, sheet.terms.secret),
+                        _ => None,
+                    };
+                    let (mut commit, marked) = commit_of(facts, reads, updates, Vec::new());
+                    if !Mutation::FilesGoUnnoted.is(sheet.planted) {
+                        commit.batch.extend(self.going.as_ref().map(Going::note));
+                    }
                     self.marked = marked;
                     self.state = State::Marking;
                     return Ok(Some(Act::Commit(commit)));

@@ -9,6 +9,7 @@ use crate::drain::choose::{Choose, NOT_TRIED};
 use crate::drain::contents::Survey;
 use crate::drain::drain_facts::DrainFacts;
 use crate::drain::finish::{Dress, List, SyncDirs};
+use crate::drain::going::{self, GoOn};
 use crate::drain::moves::{Move, Reach, What};
 use crate::drain::orphans::{self, Orphan, is_waiting};
 use crate::drain::release::{RELEASED_AT_ONCE, Release, ReleaseWalk};
@@ -59,6 +60,7 @@ impl Drain {
         }
         match self.round {
             Round::Resume => self.begin_resume(facts)?,
+            Round::GoOn => self.begin_to_go_on(facts)?,
             Round::Choose if self.sheet.stopping => {
                 let rest = self.choices.drain(..);
                 let rest = rest.map(|choice| (choice.path, NOT_TRIED.to_owned()));
@@ -233,6 +235,21 @@ impl Drain {
             Some(path) => {
                 self.cursor = Some(path.clone());
                 self.start(Resume::new(path));
+            }
+            None => self.advance(),
+        }
+        Ok(())
+    }
+
+    fn begin_to_go_on(&mut self, facts: &dyn DrainFacts) -> Outcome<()> {
+        if !std::mem::replace(&mut self.has_begun, true) {
+            self.going = facts.notes(going::NOTES)?;
+        }
+        match self.going.pop() {
+            Some(note) => {
+                if let Some(go_on) = GoOn::noted(&note) {
+                    self.start(go_on);
+                }
             }
             None => self.advance(),
         }

@@ -297,6 +297,13 @@ impl World {
                     errno: libc::EEXIST,
                 }))
             }
+            // What comes back is given the first name that is free.
+            Act::Rename { from, to, .. } if is_going(from.name()) && self.pfs.contains_key(to) => {
+                Got::Did(Err(Trouble {
+                    operation: "rename",
+                    errno: libc::EEXIST,
+                }))
+            }
             Act::Rename { from, to, .. } => {
                 assert!(!self.pfs.contains_key(to), "{to} is occupied");
                 Got::Did(self.rename_on_pfs(from, to))

@@ -5,6 +5,7 @@ mod acts;
 mod choices;
 mod directories;
 mod model;
+mod removals;
 mod together;
 
 use super::reserved_names::old_copy_path;

@@ -68,6 +68,18 @@ impl Node {
                     Act::Rename { .. } => lost("on the PFS", &[libc::EIO, libc::ENOENT], env),
                     _ => trouble,
                 };
+                if let Act::Remove {
+                    path,
+                    is,
+                    by: Some(by),
+                } = act
+                    && pfs.look(path).is_some_and(|now| is.is(&now))
+                    && env.random.below(2) == 0
+                {
+                    // The second of its calls has failed.
+                    let _ = pfs.rename(path, by);
+                    return Got::Did(Err(trouble));
+                }
                 drop(pfs);
                 return match self.carry_out_on_pfs(act, begun, others, env) {
                     Got::Did(_) => Got::Did(Err(trouble)),
@@ -122,7 +134,7 @@ impl Node {
                 with_files,
             } => Got::Known(pfs.know(path, without, *with_files)),
             Act::Rename { from, to, .. } => Got::Did(pfs.rename(from, to)),
-            Act::Remove { path, is } if pfs.look(path).is_some_and(|now| !is.is(&now)) => {
+            Act::Remove { path, is, .. } if pfs.look(path).is_some_and(|now| !is.is(&now)) => {
                 Got::Did(Err(Trouble {
                     operation: "unlink",
                     errno: libc::EEXIST,
@@ -136,6 +148,10 @@ impl Node {
                 ));
                 Got::Did(Ok(()))
             }
+            // It died in between.
+            Act::Remove {
+                path, by: Some(by), ..
+            } if !self.is_alive() && env.random.below(2) == 0 => Got::Did(pfs.rename(path, by)),
             Act::Remove { path, .. } => Got::Did(pfs.remove(path)),
             Act::Discard { path, is, aside } => Got::Did(pfs.discard(path, *is, aside)),
             Act::MakeDir(new) => {
