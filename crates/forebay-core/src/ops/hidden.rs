@@ -126,7 +126,10 @@ impl Context<'_> {
             Change::Put { record, .. } => record.replaces,
             _ => None,
         };
-        let hides = |known: &Identity| batch.iter().any(|change| replaces(change) == Some(*known));
+        let go_along = std::mem::take(&mut *self.go_along.borrow_mut());
+        let hides = |known: &Identity| {
+            go_along.contains(known) || batch.iter().any(|change| replaces(change) == Some(*known))
+        };
         let mut seen = std::mem::take(&mut *self.seen.borrow_mut());
         seen.sort_by_key(|known| known.inode());
         seen.dedup();
@@ -274,7 +277,13 @@ impl Context<'_> {
             return Ok(());
         }
         let change = |hider: &mut PathRecord| match known {
-            Some(known) => hider.keeps(origin, known),
+            Some(known) => {
+                let goes_along = hider.hides.as_ref() != Some(origin);
+                if goes_along && !known.is_dir() && known.is_of_several_names() {
+                    self.go_along.borrow_mut().push(known);
+                }
+                hider.keeps(origin, known);
+            }
             None => hider.leaves(origin),
         };
         let mut lower = origin.clone();

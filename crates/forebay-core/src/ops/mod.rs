@@ -65,6 +65,7 @@ fn undisturbed(
             facts,
         },
         seen: RefCell::default(),
+        go_along: RefCell::default(),
     };
     if request.retry && facts.was_carried_out(request.token)? {
         let decision = ctx.repeat()?;
@@ -104,6 +105,8 @@ struct Context<'a> {
     walk: Walk<'a>,
     /// Files of the PFS with several names that this decision may hide, as they were seen.
     seen: RefCell<Vec<Identity>>,
+    /// Such files that go with a directory that is hidden already.
+    go_along: RefCell<Vec<Identity>>,
 }
 
 impl Context<'_> {

@@ -207,10 +207,25 @@ impl Play {
         let (call, made) = self.world.ask(action.clone())?;
         self.does_what_it_says(&before, &call, made)?;
         if let Some((_, contents)) = ends.filter(|_| is_done(&call)) {
-            let is_it = |theirs: &Theirs| theirs.contents == contents && !theirs.thing.is_dir();
+            // A name that it has given a file stays if the program removes another one.
+            let is_ended = |theirs: &Theirs| match action {
+                Action::Unlink(path) | Action::Rename(_, path, _) => {
+                    !theirs.is_placed || theirs.at.contains(path)
+                }
+                _ => true,
+            };
+            let is_it = |theirs: &Theirs| {
+                theirs.contents == contents && !theirs.thing.is_dir() && is_ended(theirs)
+            };
             let ended = self.theirs.iter().filter(|(_, theirs)| is_it(theirs));
             for number in ended.map(|(number, _)| *number).collect::<Vec<_>>() {
-                self.theirs.remove(&number);
+                let theirs = self.theirs.remove(&number);
+                // The name stays theirs if only what is under it changes.
+                let now = self.world.pfs().version(number);
+                if let (Some(theirs), Some((thing, now))) = (theirs.filter(|t| t.is_placed), now) {
+                    let at = theirs.at.into_iter();
+                    self.brought.extend(at.map(|at| (thing.ino, now, at)));
+                }
                 // If it comes back as it was, then the program has ended that.
                 self.made.remove(&number);
                 self.written.remove(&number);
