@@ -210,16 +210,41 @@ fn a_file_that_is_not_there_is_an_error_on_every_rank() {
 }
 
 #[test]
-fn a_killed_rank_ends_the_program() {
+fn every_rank_hears_of_an_error_that_one_aggregator_alone_has() {
+    with_each(|mpi| {
+        let stage = Stage::new();
+        let (name, hints) = EXCHANGE;
+        for more in [
+            "cb_config_list=*:3;cb_nodes=3",
+            "cb_config_list=*:3;cb_nodes=3;cb_buffer_size=16384",
+            "cb_config_list=*:3;cb_nodes=3;cb_buffer_size=16384;forebay_overlap=enable",
+        ] {
+            let hints = format!("{hints};forebay_partition=even;{more}");
+            let file = stage.path("file");
+            let said = said_with(mpi, &stage, true, (&file, "limited"), (name, &hints));
+            let each = ["rank 0", "rank 1", "rank 2"].map(|rank| format!("{rank}: error, heard 1"));
+            assert_eq!(said, each.into(), "{more}");
+            // The others have written their parts: so it was not all of them that failed.
+            let written = fs::metadata(&file).unwrap();
+            assert!(written.blocks() > 0, "{more}");
+            fs::remove_file(&file).unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_rank_that_is_killed_between_calls_or_in_one_ends_the_program() {
     with_each(|mpi| {
         let stage = Stage::new();
         let program = stage.compile(&mpi.c, "errors.c");
-        let command = [program.as_str(), &stage.path("file"), "killed"];
-        let ran = stage.run_with(mpi, 3, true, &command, &[EXCHANGE]);
-        // 124 and 137 are those of a program that hung.
-        let code = ran.code.expect("timeout has an exit code");
-        assert!(code != 0 && code != 124, "{code}: {}", ran.err);
-        assert!(Path::new(&stage.path("file")).exists());
+        for when in ["killed", "struck"] {
+            let command = [program.as_str(), &stage.path(when), when];
+            let ran = stage.run_with(mpi, 3, true, &command, &[EXCHANGE]);
+            // 124 and 137 are those of a program that hung.
+            let code = ran.code.expect("timeout has an exit code");
+            assert!(code != 0 && code != 124, "{when}: {code}: {}", ran.err);
+            assert!(Path::new(&stage.path(when)).exists());
+        }
     });
 }
 

@@ -3,16 +3,30 @@
  *        errors FILE end         reads behind the end of a file: prints bytes read by each rank
  *        errors FILE readonly    writes to a file that was opened for reading
  *        errors FILE missing     opens a file that is not there
- *        errors FILE killed      a rank is killed between two calls */
+ *        errors FILE killed      a rank is killed between two calls
+ *        errors FILE struck      a rank is killed while all are in a call
+ *        errors FILE limited     the last rank may write no byte to a file */
 #include "pieces.h"
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+static volatile int calls;
+
+/* Ends the process when its main thread is on the way into the fourth call, or in it. */
+static void *strike(void *unused) {
+    (void)unused;
+    while (calls < 3) {}
+    kill(getpid(), SIGKILL);
+    return NULL;
+}
+
 int main(int argc, char **argv) {
-    int rank, size, class = 0, result = MPI_SUCCESS, calls = 0, count;
+    int rank, size, class = 0, result = MPI_SUCCESS, count;
     MPI_File file;
     MPI_Status status;
     if (argc != 3) return 2;
@@ -40,6 +54,12 @@ int main(int argc, char **argv) {
         MPI_Get_count(&status, MPI_BYTE, &count);
         printf("rank %d: %d bytes\n", rank, count);
     } else {
+        pthread_t other;
+        if (!strcmp(argv[2], "struck") && rank == 1) pthread_create(&other, NULL, strike, NULL);
+        if (!strcmp(argv[2], "limited") && rank == size - 1) {
+            signal(SIGXFSZ, SIG_IGN);
+            setrlimit(RLIMIT_FSIZE, &(struct rlimit){0, 0});
+        }
         while (result == MPI_SUCCESS && calls < 200) {
             result = MPI_File_write_all(file, mine, sizeof mine, MPI_BYTE, MPI_STATUS_IGNORE);
             calls++;
