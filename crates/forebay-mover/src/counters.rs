@@ -18,9 +18,9 @@ use std::time::Instant;
 /// Most remarks that are kept; of further ones it is said that there are some.
 const MOST_REMARKS: usize = 20;
 
-/// Bytes of the lines that say which choices were refused, and of those with second names. In JSON a byte may take six, and an answer has
-/// 1 MiB.
-const MOST_TOLD_BYTES: usize = 64 << 10;
+/// Bytes of each list of lines in a state: which choices were refused, second names, remarks. In JSON a byte may take six, and the
+/// whole state goes in one frame of 1 MiB.
+const MOST_TOLD_BYTES: usize = 40 << 10;
 
 /// Said if there are more.
 const MORE_REMARKS: &str = "there are more remarks than are shown here: mend these and drain again";
@@ -218,16 +218,18 @@ impl Counters {
             released: rest.report.released,
             kept_because: rest.report.kept_because.clone(),
             remarks: {
-                let second =
-                    |path: &TreePath, now: &TreePath| format!("ours of {path} is {now} now");
-                let names = told(&rest.report.second_names, second).into_iter();
+                let second_names = rest.report.second_names.iter();
+                let second_names =
+                    second_names.map(|(path, now)| format!("ours of {path} is {now} now"));
+                let remarks = told(rest.remarks.iter().cloned());
                 let more = rest.has_more_remarks.then(|| MORE_REMARKS.to_owned());
-                names
-                    .chain(rest.remarks.iter().cloned())
-                    .chain(more)
-                    .collect()
+                let names = told(second_names).into_iter();
+                names.chain(remarks).chain(more).collect()
             },
-            refused: told(&rest.report.refused, |path, why| format!("{path}: {why}")),
+            refused: {
+                let refused = rest.report.refused.iter();
+                told(refused.map(|(path, why)| format!("{path}: {why}")))
+            },
             failure: rest.failure.clone(),
         }
     }
@@ -289,14 +291,13 @@ fn errno_text(trouble: drain::Trouble) -> String {
 }
 
 /// As many lines as an answer of a bridge has room for, and how many more there are.
-fn told<A>(all: &[(TreePath, A)], line: impl Fn(&TreePath, &A) -> String) -> Vec<String> {
+fn told(mut all: impl ExactSizeIterator<Item = String>) -> Vec<String> {
     let mut lines = Vec::new();
     let mut bytes = 0;
-    for (n, (path, about)) in all.iter().enumerate() {
-        let line = line(path, about);
+    while let Some(line) = all.next() {
         bytes += line.len();
         if bytes > MOST_TOLD_BYTES {
-            lines.push(format!("{} more", all.len() - n));
+            lines.push(format!("{} more", all.len() + 1));
             break;
         }
         lines.push(line);
@@ -319,6 +320,29 @@ mod tests {
         counters.remark("one more".to_owned());
         let remarks = counters.status().remarks;
         assert_eq!(remarks[MOST_REMARKS..], [MORE_REMARKS]);
+    }
+
+    #[test]
+    fn the_state_of_a_drain_fits_into_a_frame_whatever_it_tells() {
+        let counters = Counters::new(1);
+        let path = |n: usize| {
+            // Each byte takes six in JSON.
+            let name = [&[1; 200][..], n.to_string().as_bytes()].concat();
+            TreePath::new([&name[..]; 5].join(&b'/')).unwrap()
+        };
+        for n in 0..MOST_REMARKS {
+            let path = path(n);
+            counters.remark(format!("{path} {path} {path} {path}"));
+        }
+        for n in 0..500 {
+            let report = &mut counters.rest.lock().report;
+            report.refused.push((path(n), "why".to_owned()));
+            report.second_names.push((path(n), path(n + 1)));
+        }
+        let status = counters.status();
+        assert!(status.refused.len() > 1 && status.remarks.len() > 2);
+        let bytes = serde_json::to_vec(&status).unwrap().len();
+        assert!(bytes < (1 << 20) - (128 << 10), "{bytes}");
     }
 
     #[test]

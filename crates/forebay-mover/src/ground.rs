@@ -69,8 +69,8 @@ pub trait Door: DrainFacts + Sync {
     /// It is not durable.
     fn settle(&self) -> Result<(), Halt>;
 
-    /// Does the work on backing objects that follows a commit.
-    fn follow(&self, follow_ups: &[FollowUp]);
+    /// Does the work on backing objects that follows a commit. False: a label could not be written, and what comes after it was not done.
+    fn follow(&self, follow_ups: &[FollowUp]) -> bool;
 }
 
 /// A bridge, as far as the mover needs it.

@@ -1,7 +1,7 @@
 //! Looks through a directory of the PFS: what it is known by, with all that is in it.
 
 use crate::pfs::{self, During, Trouble};
-use forebay_core::drain::{KnownDir, KnownFiles, Work, is_going, is_leftover};
+use forebay_core::drain::{KnownDir, KnownFiles, Work, is_leftover};
 use forebay_core::identity::Identity;
 use forebay_core::path::TreePath;
 use forebay_pfs::Lower;
@@ -72,7 +72,6 @@ impl Opened {
         raw.dedup_by(|a, b| a.name == b.name);
         for entry in raw {
             let is_left = is_leftover(&entry.name)
-                || is_going(&entry.name)
                 || !without.is_empty() && without.contains(&opened.path.join(&entry.name));
             match sys::stat(fd.as_fd(), &entry.name) {
                 Ok(attr) if attr.is_dir() => opened.dirs.push((entry.name, !is_left)),

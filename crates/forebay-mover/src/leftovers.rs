@@ -5,7 +5,7 @@ use crate::counters::Counters;
 use crate::pfs::{During, Trouble};
 use crate::removal;
 use crate::touched::Touched;
-use forebay_core::drain::{is_aside, is_leftover, is_leftover_of, is_old_note};
+use forebay_core::drain::{is_aside, is_going, is_leftover, is_leftover_of, is_old_note};
 use forebay_core::facts::Attr;
 use forebay_core::path::TreePath;
 use forebay_core::record::BridgeId;
@@ -22,11 +22,11 @@ fn is_left(name: &[u8], of: Option<BridgeId>) -> bool {
     }
 }
 
-/// What drains of this bridge, or of any, have left in an open directory.
+/// What drains of this bridge, or of any, have left in an open directory. Of any: also what is on its way out.
 fn leftovers(dir: BorrowedFd<'_>, of: Option<BridgeId>) -> Sys<Vec<RawEntry>> {
     let mut entries = Vec::new();
     while sys::read_dir(dir, &mut entries)? {}
-    entries.retain(|entry| is_left(&entry.name, of));
+    entries.retain(|entry| is_left(&entry.name, of) || of.is_none() && is_going(&entry.name));
     Ok(entries)
 }
 
@@ -34,7 +34,7 @@ fn leftovers(dir: BorrowedFd<'_>, of: Option<BridgeId>) -> Sys<Vec<RawEntry>> {
 pub(crate) fn has_any(lower: &Lower, at: &TreePath, of: Option<BridgeId>) -> bool {
     let dir = lower.open(at, libc::O_RDONLY | libc::O_DIRECTORY);
     let left = dir.and_then(|dir| leftovers(dir.as_fd(), of));
-    left.is_ok_and(|left| !left.is_empty())
+    left.is_ok_and(|left| left.iter().any(|entry| !is_going(&entry.name)))
 }
 
 /// Removes what earlier drains left in a directory: it holds nothing of value but what others have put into a directory
@@ -62,6 +62,12 @@ pub(crate) fn sweep(
     let mut outcome = Ok(());
     for RawEntry { name, .. } in &left {
         let path = at.join(name);
+        if is_going(name) {
+            counters.remark(format!(
+                "{path}: a drain was about to remove it, and none has seen since what it is: it stays"
+            ));
+            continue;
+        }
         let swept = match name {
             name if is_old_note(name) => Ok(false),
             name if is_aside(name) => aside::sweep(lower, notes, &path, touched, counters),

@@ -249,8 +249,9 @@ impl<'g> Pass<'g> {
                     let (removals, labels): (Vec<_>, _) =
                         commit.follow_ups.into_iter().partition(is_removal);
                     // Labels are written here, because that takes the lock of the namespace.
-                    self.ground.door.follow(&labels);
-                    if removals.is_empty() {
+                    let are_labelled = self.ground.door.follow(&labels);
+                    // What is not removed goes with its mark at the next start.
+                    if removals.is_empty() || !are_labelled {
                         drain.done(ticket, Got::Verdict(verdict));
                         continue;
                     }

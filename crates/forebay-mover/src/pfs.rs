@@ -158,7 +158,7 @@ pub(crate) fn give_back(lower: &Lower, at: &TreePath, mut places: Places) -> Wor
     }
 }
 
-/// Gives what is at `from` the name `to` in the same directory, or one beside that. Gives the name.
+/// Gives what is at `from` the name `to` in the same directory, or one beside that. Gives the name. ENOSPC: none of them is free.
 pub(crate) fn give_back_in(dir: BorrowedFd<'_>, from: &[u8], to: &[u8]) -> Work<Vec<u8>> {
     for name in std::iter::once(to.to_vec()).chain(names_beside(to)) {
         match rename_free(dir, from, dir, &name) {
@@ -166,7 +166,7 @@ pub(crate) fn give_back_in(dir: BorrowedFd<'_>, from: &[u8], to: &[u8]) -> Work<
             renamed => return renamed.map(|()| name),
         }
     }
-    Err(Errno::EXIST).during("rename")
+    Err(Errno::NOSPC).during("rename")
 }
 
 /// What may be removed from under the temporary name of a copy: the copy, and what the copy has replaced. Everything else there is

@@ -510,10 +510,17 @@ mod tests {
         for name in ["going", "file", "file.theirs1"] {
             tree.write(name);
         }
-        let back = pfs::give_back_in(tree.lower.root(), b"going", b"file");
-        assert_eq!(back, Ok(b"file.theirs2".to_vec()));
+        let give_back = || pfs::give_back_in(tree.lower.root(), b"going", b"file");
+        assert_eq!(give_back(), Ok(b"file.theirs2".to_vec()));
         assert_eq!(tree.text("file.theirs2").as_deref(), Some("going"));
         assert_eq!(tree.text("file").as_deref(), Some("file"));
+        // It stays where it is, and EEXIST would say that it is back.
+        for n in 1..=100 {
+            tree.write(&format!("file.theirs{n}"));
+        }
+        tree.write("going");
+        assert_eq!(give_back().unwrap_err().errno, Errno::NOSPC);
+        assert_eq!(tree.text("going").as_deref(), Some("going"));
     }
 
     #[test]

@@ -26,9 +26,10 @@ pub(crate) struct AfterSync {
     all: bool,
 }
 
-/// Work on backing objects that a commit has announced, as far as it need not wait for the disk.
-pub(crate) fn begin(server: &ServerHandle, follow_ups: &[FollowUp], after: &mut AfterSync) {
-    // A rebuild relies on their order: when a label fails, nothing after it is done that a rebuild can see. The marks stay.
+/// Work on backing objects that a commit has announced, as far as it need not wait for the disk. False: a label could not be written, and
+/// nothing that a rebuild can see was done after it.
+pub(crate) fn begin(server: &ServerHandle, follow_ups: &[FollowUp], after: &mut AfterSync) -> bool {
+    // A rebuild relies on their order. The marks stay.
     let mut are_labelled = true;
     for follow_up in follow_ups {
         match follow_up {
@@ -68,13 +69,15 @@ pub(crate) fn begin(server: &ServerHandle, follow_ups: &[FollowUp], after: &mut 
             FollowUp::Touch(Place::Merged(path)) => server.lower.touch(path),
         }
     }
+    are_labelled
 }
 
 /// [`begin`], and what waits for a sync point, where it may block.
-pub(crate) fn follow_up(server: &ServerHandle, follow_ups: &[FollowUp]) {
+pub(crate) fn follow_up(server: &ServerHandle, follow_ups: &[FollowUp]) -> bool {
     let mut after = AfterSync::default();
-    begin(server, follow_ups, &mut after);
+    let are_labelled = begin(server, follow_ups, &mut after);
     after.at_once(server);
+    are_labelled
 }
 
 impl AfterSync {

@@ -125,7 +125,7 @@ impl Door for ServerHandle {
     }
 
     // Labels are written from the tables, under the lock of readers.
-    fn follow(&self, follow_ups: &[FollowUp]) {
-        follow::follow_up(self, follow_ups);
+    fn follow(&self, follow_ups: &[FollowUp]) -> bool {
+        follow::follow_up(self, follow_ups)
     }
 }

@@ -380,9 +380,9 @@ impl Sheet {
         self.on_their_way.insert(place);
     }
 
-    /// May it have?
+    /// May it have, or something in it?
     pub(super) fn is_on_its_way(&self, place: &TreePath) -> bool {
-        self.on_their_way.contains(place)
+        self.on_their_way.iter().any(|at| at.is_within(place))
     }
 
     /// A directory in this one, or this one itself, in which something of a drain may be left that could not be removed.

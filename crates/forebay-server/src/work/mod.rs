@@ -569,7 +569,8 @@ fn discard(server: &ServerHandle, made: &Made, after: &mut AfterSync) {
     let object = made.fresh.object;
     if object.link != 0 {
         // The other names of the file may be gone meanwhile, and the last sync point may know one of them.
-        return follow::begin(server, &[ops::FollowUp::Remove(object)], after);
+        follow::begin(server, &[ops::FollowUp::Remove(object)], after);
+        return;
     }
     if let Err(e) = server.objects.remove(object) {
         server.log.limited(

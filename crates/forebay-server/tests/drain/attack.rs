@@ -238,8 +238,8 @@ impl Door for Careless<'_> {
         self.0.settle()
     }
 
-    fn follow(&self, follow_ups: &[FollowUp]) {
-        self.0.follow(follow_ups);
+    fn follow(&self, follow_ups: &[FollowUp]) -> bool {
+        self.0.follow(follow_ups)
     }
 }
 

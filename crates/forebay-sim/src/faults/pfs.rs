@@ -263,7 +263,7 @@ impl Pfs {
     /// Names that a drain has made and that hold nothing of value.
     pub(super) fn leftovers(&self) -> Vec<TreePath> {
         let paths = self.names.keys().filter(|p| !p.is_root());
-        let leftovers = paths.filter(|p| is_of_a_drain(p.name()));
+        let leftovers = paths.filter(|p| is_leftover(p.name()) || is_going(p.name()));
         leftovers.cloned().collect()
     }
 
@@ -404,7 +404,7 @@ impl Pfs {
         for path in self.below(dir) {
             let attr = self.look(&path).unwrap_or_default();
             let depth = dir.components().count();
-            let is_left = path.components().skip(depth).any(is_of_a_drain);
+            let is_left = path.components().skip(depth).any(is_leftover);
             let leaves = without.iter().any(|leaving| path.is_within(leaving));
             if !attr.is_dir() && !is_left && !leaves {
                 files.add(&attr, &path.parent(), path.name());
@@ -424,7 +424,7 @@ impl Pfs {
             .keys()
             .filter(|p| !p.is_root() && p.parent() == *dir);
         let mut entries = Vec::new();
-        for path in children.filter(|p| !is_of_a_drain(p.name()) && !without.contains(*p)) {
+        for path in children.filter(|p| !is_leftover(p.name()) && !without.contains(*p)) {
             let known = match self.get(path).is_some_and(|thing| thing.is_dir()) {
                 true => self.identity(path, without)?,
                 false => Identity::of_entry(&self.attr(path).unwrap_or_default()),
@@ -666,11 +666,6 @@ impl Pfs {
             log.sync_last();
         }
     }
-}
-
-/// Has a drain given it this name for a moment?
-fn is_of_a_drain(name: &[u8]) -> bool {
-    is_leftover(name) || is_going(name)
 }
 
 fn is_reserved(path: &TreePath) -> bool {
