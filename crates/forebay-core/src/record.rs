@@ -117,6 +117,29 @@ pub struct Segment {
     pub keeper: BridgeId,
 }
 
+/// Directories of the PFS by their numbers. Who has asked for something there may be able to rename a directory of somebody else to the
+/// place of one of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Dirs {
+    /// Where a thing gets its name, or what it hides goes. Of a directory that has opened: that directory.
+    pub within: Option<Identity>,
+    /// For `Moved`: where `origin` is.
+    pub out_of: Option<Identity>,
+}
+
+impl Dirs {
+    /// As a record has them.
+    pub fn boxed(self) -> Option<Box<Self>> {
+        (self != Dirs::default()).then(|| Box::new(self))
+    }
+
+    /// Of a record that has no origin.
+    pub fn within(within: Option<Identity>) -> Option<Box<Self>> {
+        let out_of = None;
+        Dirs { within, out_of }.boxed()
+    }
+}
+
 /// Everything a table says about one path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PathRecord {
@@ -149,9 +172,8 @@ pub struct PathRecord {
     pub chosen: Option<Box<Identity>>,
     /// For `Moved`: somebody has chosen that what others have put in the place of the renamed thing gets the name instead.
     pub adopts: bool,
-    /// The directory of the PFS in which alone it gets its name there, in a bridge of root. Its maker, who is not root, may be able to rename
-    /// a directory of somebody else to that place. Of a directory that has opened: that directory.
-    pub within: Option<Box<Identity>>,
+    /// In a bridge of root, if somebody else has asked for it: the directories of the PFS in which alone something is done about it.
+    pub dirs: Option<Box<Dirs>>,
     /// The request that made this path name this object.
     pub token: Token,
     /// Set once drained.
@@ -178,7 +200,7 @@ impl PathRecord {
             arriving: None,
             chosen: None,
             adopts: false,
-            within: None,
+            dirs: None,
             token: Token::default(),
             drained: None,
             transit: None,
@@ -206,6 +228,18 @@ impl PathRecord {
     pub fn is_removal(&self) -> bool {
         let is_leaving = self.replaces.is_some_and(Identity::is_leaving);
         self.kind == Kind::Whiteout && self.hides.is_some() && !is_leaving
+    }
+
+    /// See [`PathRecord::dirs`].
+    pub(crate) fn dirs(&self) -> Dirs {
+        self.dirs.as_deref().copied().unwrap_or_default()
+    }
+
+    /// Forgets by which numbers directories are known: other ones are in their places. False: it knew none.
+    pub fn forget_dirs(&mut self) -> bool {
+        let made = self.kind == Kind::Dir && self.drained.is_some();
+        let forgets = self.dirs.take().is_some();
+        self.replaces.take_if(|_| made).is_some() || forgets
     }
 
     /// It is on the PFS now as this.
@@ -294,6 +328,8 @@ const CHOSEN: u8 = 4;
 const ADOPTS: u8 = 5;
 /// A tag, and an identity.
 const WITHIN: u8 = 6;
+/// [`Dirs::out_of`].
+const OUT_OF: u8 = 7;
 
 const NS_PER_S: i128 = 1_000_000_000;
 
@@ -356,8 +392,11 @@ impl PathRecord {
         let known = extensions.iter().filter(|(_, identity)| identity.is_some());
         let copy_of = (self.copy_of != 0).then_some(self.copy_of.to_le_bytes());
         let chosen = self.chosen.as_deref();
-        let within = self.within.as_deref();
-        let others = [chosen, within].into_iter().flatten();
+        let Dirs { within, out_of } = self.dirs();
+        let dirs = [(WITHIN, within), (OUT_OF, out_of)];
+        let dirs = dirs.into_iter().filter_map(|(tag, dir)| Some((tag, dir?)));
+        let others = chosen.copied().into_iter();
+        let others = others.chain(dirs.clone().map(|(_, dir)| dir));
         let identities = known.count() + others.count();
         let length = identities * (1 + identity::BYTES)
             + copy_of.map_or(0, |ino| 1 + ino.len())
@@ -380,8 +419,8 @@ impl PathRecord {
         if self.adopts {
             w.push(ADOPTS);
         }
-        if let Some(identity) = within {
-            w.push(WITHIN);
+        for (tag, identity) in dirs {
+            w.push(tag);
             w.extend_from_slice(&identity.encode());
         }
         w
@@ -449,6 +488,7 @@ impl PathRecord {
         if format > FIRST_FORMAT {
             let extensions = usize::from(u16::from_le_bytes(r.array()?));
             let mut r = Reader(r.take(extensions)?);
+            let mut dirs = Dirs::default();
             while let Ok(tag) = r.u8() {
                 match tag {
                     REPLACES => record.replaces = Some(Identity::decode(r.array()?)),
@@ -456,11 +496,13 @@ impl PathRecord {
                     COPY_OF => record.copy_of = u64::from_le_bytes(r.array()?),
                     CHOSEN => record.chosen = Some(Box::new(Identity::decode(r.array()?))),
                     ADOPTS => record.adopts = true,
-                    WITHIN => record.within = Some(Box::new(Identity::decode(r.array()?))),
+                    WITHIN => dirs.within = Some(Identity::decode(r.array()?)),
+                    OUT_OF => dirs.out_of = Some(Identity::decode(r.array()?)),
                     // Of a later program; what follows can't be told apart.
                     _ => break,
                 }
             }
+            record.dirs = dirs.boxed();
         }
         r.0.is_empty().then_some(record).ok_or(BadRecord::Damaged)
     }
@@ -533,7 +575,11 @@ mod tests {
             arriving: Some(Box::new(Identity::MADE_DIR)),
             chosen: Some(Box::new(Identity::NOTHING)),
             adopts: true,
-            within: Some(Box::new(Identity::MADE_DIR)),
+            dirs: Dirs {
+                within: Some(Identity::MADE_DIR),
+                out_of: Some(Identity::NOTHING),
+            }
+            .boxed(),
             drained: Some(Stamp {
                 size: 9,
                 ctime: Timestamp {
@@ -552,7 +598,7 @@ mod tests {
             arriving: None,
             chosen: None,
             adopts: false,
-            within: None,
+            dirs: None,
             copy_of: 0,
             ..record
         }

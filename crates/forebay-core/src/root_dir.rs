@@ -78,6 +78,17 @@ impl fmt::Display for RootNote {
     }
 }
 
+/// The named value that tells in which root the directories are known by their numbers: the text of its note.
+pub const KNOWN_IN: &[u8] = b"root/known-in";
+
+/// Are the directories that records know still those in this root, as that value tells? A tree that was copied back, or that somebody has
+/// put in the place of another one, has others. `None`: an earlier version, or a new storage.
+pub fn knows_dirs_of(noted: Option<&[u8]>, now: &Attr) -> bool {
+    let text = noted.map(|text| std::str::from_utf8(text).ok());
+    let noted = text.map(|text| text.and_then(RootNote::from_text));
+    noted.is_none_or(|noted| noted.is_some_and(|noted| noted.is(now)))
+}
+
 /// What a storage and the directory at the path of its root tell about each other.
 #[derive(Debug, Clone, Copy)]
 pub struct Meeting<'a> {
@@ -192,6 +203,16 @@ mod tests {
             "inode 7, made 5 s after 1970"
         );
         assert_eq!(RootNote::of(&dir(7, 0)).to_string(), "inode 7");
+    }
+
+    #[test]
+    fn directories_are_known_in_the_root_in_which_they_were_seen() {
+        let noted = RootNote::of(&dir(7, 5)).to_text();
+        let knows = |noted: &str, now| knows_dirs_of(Some(noted.as_bytes()), &now);
+        assert!(knows(&noted, dir(7, 5)) && knows(&noted, dir(7, 0)));
+        assert!(!knows(&noted, dir(8, 5)) && !knows(&noted, dir(7, 6)));
+        assert!(!knows("of a later version", dir(7, 5)));
+        assert!(knows_dirs_of(None, &dir(7, 5)));
     }
 
     #[test]

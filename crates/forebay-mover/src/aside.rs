@@ -5,8 +5,11 @@ use crate::counters::Counters;
 use crate::pfs::{self, During, Trouble, Work};
 use crate::removal::{self, Spared};
 use crate::touched::Touched;
-use forebay_core::drain::{AsideFate, AsideNote, Tick, clock_path, names_beside, paths_aside};
+use forebay_core::drain::{
+    AsideFate, AsideNote, Tick, clock_path, is_for_the_drain_alone, names_beside, paths_aside,
+};
 use forebay_core::facts::Timestamp;
+use forebay_core::identity::Identity;
 use forebay_core::path::TreePath;
 use forebay_objects::PfsNotes;
 use forebay_pfs::Lower;
@@ -114,14 +117,25 @@ pub(crate) enum Refused {
     Rename(Trouble, Timestamp),
 }
 
-/// Renames the directory at `path`, which has this inode number, to `aside`, or to that with a number behind it: an
+/// A directory that is to go.
+pub(crate) struct Going<'d> {
+    /// The directory that it is in.
+    pub(crate) dir: BorrowedFd<'d>,
+    /// Its path.
+    pub(crate) path: &'d TreePath,
+    /// Its inode number.
+    pub(crate) ino: u64,
+    /// See [`AsideNote::within`].
+    pub(crate) within: Option<Identity>,
+}
+
+/// Renames a directory to `aside`, or to that with a number behind it: an
 /// earlier drain may have left one there. Gives the name. `check` looks whether it still is what it was: after the moment
 /// that the note tells, so that nothing is older than it and was not seen.
 pub(crate) fn put(
     lower: &Lower,
     notes: &PfsNotes,
-    path: &TreePath,
-    ino: u64,
+    going: &Going<'_>,
     aside: &TreePath,
     check: impl Fn() -> Work<()>,
 ) -> Result<TreePath, Refused> {
@@ -134,15 +148,19 @@ pub(crate) fn put(
         let note = AsideNote {
             since,
             aside: free.clone(),
-            path: path.clone(),
-            ino,
+            path: going.path.clone(),
+            ino: going.ino,
+            within: going.within,
         };
         match notes.write(free.name(), &note.text()) {
             Ok(()) => {}
             Err(Errno::EXIST) => continue,
             Err(e) => return Err(e).during("write note").map_err(Refused::Note),
         }
-        match pfs::rename(lower, path, &free) {
+        let to = pfs::parent(lower, &free);
+        let name = going.path.name();
+        let renamed = to.and_then(|to| pfs::rename_free(going.dir, name, to.as_fd(), free.name()));
+        match renamed {
             Ok(()) => return Ok(free),
             // A sweep finds out whether it is there, and forgets the note if it is not.
             Err(trouble) if trouble.into_core().may_be_done() => {
@@ -159,18 +177,26 @@ pub(crate) fn put(
     Err(Errno::EXIST).during("rename").map_err(Refused::Note)
 }
 
-/// Undoes [`put`], because it was not the directory that is to go. Gives the place: if `path` is in another directory, somebody may have
-/// put it under the name in this one, who may not write there.
+/// Undoes [`put`], because it was not the directory that is to go. Gives the place: somebody may have put it under the name in this
+/// directory who may not write to the one that the drain has taken it from.
 pub(crate) fn put_back(
     lower: &Lower,
     notes: &PfsNotes,
     aside: &TreePath,
-    path: &TreePath,
+    going: &Going<'_>,
 ) -> Work<TreePath> {
-    let place = match aside.parent() == path.parent() {
-        true => pfs::rename(lower, aside, path).map(|()| path.clone()),
-        false => name_beside(lower, aside, path.name()),
-    }?;
+    let path = going.path;
+    let around = pfs::parent(lower, aside)?;
+    let attr = sys::stat(around.as_fd(), b"").during("stat")?;
+    let is_from_there =
+        aside.parent() == path.parent() || is_for_the_drain_alone(&attr, sys::my_ids().0);
+    let place = match is_from_there {
+        true => {
+            let back = pfs::give_back_in(around.as_fd(), aside.name(), going.dir, path.name())?;
+            path.parent().join(&back)
+        }
+        false => name_beside(lower, aside, path.name())?,
+    };
     has_come_back(lower, notes, aside, &place);
     Ok(place)
 }
@@ -310,9 +336,31 @@ pub(crate) fn sweep_in(
 fn bring_out(lower: &Lower, note: &AsideNote) -> Work<Option<TreePath>> {
     match note.fate(pfs::look(lower, &note.aside)?.as_ref()) {
         AsideFate::None => Ok(None),
-        AsideFate::Remove => pfs::give_back(lower, &note.aside, note.places()).map(Some),
+        AsideFate::Remove => back_to_its_place(lower, note).map(Some),
         AsideFate::Rename => name_beside(lower, &note.aside, note.path.name()).map(Some),
     }
+}
+
+/// Gives what is left of a directory its name back. Where that is in another directory now than it may be in, it stays in the one in which
+/// it lies.
+fn back_to_its_place(lower: &Lower, note: &AsideNote) -> Work<TreePath> {
+    let (aside, path) = (&note.aside, &note.path);
+    if note.within.is_none() {
+        return pfs::give_back(lower, aside, note.places());
+    }
+    let dir = pfs::parent(lower, path);
+    let dir = dir.and_then(|dir| {
+        pfs::check_within(dir.as_fd(), note.within)?;
+        Ok(dir)
+    });
+    let Ok(dir) = dir else {
+        return name_beside(lower, aside, path.name());
+    };
+    let around = pfs::parent(lower, aside)?;
+    let back = pfs::give_back_in(around.as_fd(), aside.name(), dir.as_fd(), path.name())?;
+    lower.note_changed(aside.parent());
+    lower.note_changed(path.parent());
+    Ok(path.parent().join(&back))
 }
 
 /// Sweeps what is aside in other directories than the root, where a sweep of that does not find it, and forgets the notes about what is gone.

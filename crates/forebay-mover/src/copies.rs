@@ -264,13 +264,12 @@ impl Pass<'_> {
             first.path.parent(),
             "a copy gets its name where it is"
         );
-        let within = |name: &Name| self.made.within(&name.path, name.within);
-        pfs::check_within(held.dir.as_fd(), within(first))?;
+        pfs::check_within(held.dir.as_fd(), first.within)?;
         let mut named = pfs::give_name(held.dir.as_fd(), &held.name, first, &mut held.ours)?;
         for name in others {
             if named.is_whole() {
                 let dir = pfs::parent(self.ground.lower, &name.path)?;
-                pfs::check_within(dir.as_fd(), within(name))?;
+                pfs::check_within(dir.as_fd(), name.within)?;
                 named = further_name(dir.as_fd(), held, name)?;
             }
         }

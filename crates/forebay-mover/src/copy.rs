@@ -75,7 +75,7 @@ impl Pass<'_> {
             let Some(dir) = dirs.parent_if_there(self.ground.lower, path)? else {
                 return Ok(Copied::NoDirectory);
             };
-            pfs::check_within(dir.as_fd(), self.made.within(path, copy.within))?;
+            pfs::check_within(dir.as_fd(), copy.within)?;
             let Some(file) = or_supplanted(self.make_other(copy, &attr, dir.as_fd(), temp))? else {
                 return Ok(Copied::Supplanted);
             };
@@ -98,7 +98,7 @@ impl Pass<'_> {
         let Some(dir) = dirs.parent_if_there(self.ground.lower, path)? else {
             return Ok(Copied::NoDirectory);
         };
-        pfs::check_within(dir.as_fd(), self.made.within(path, copy.within))?;
+        pfs::check_within(dir.as_fd(), copy.within)?;
         let xattrs = match locked {
             // Somebody has changed it since, perhaps an attribute.
             Some(locked) if locked.lent.opened.ctime != attr.ctime => return Ok(Copied::InUse),

@@ -26,7 +26,6 @@ mod inventory;
 mod known;
 mod leftovers;
 mod lent_dirs;
-mod made_dirs;
 mod pass;
 mod pfs;
 mod pfs_acts;

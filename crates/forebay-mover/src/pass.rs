@@ -5,7 +5,6 @@ use crate::counters::Counters;
 use crate::crew::{Crew, Job, Share};
 use crate::ground::{Ground, Halt, Points};
 use crate::lent_dirs::LentDirs;
-use crate::made_dirs::MadeDirs;
 use crate::pfs::{During, LastDir, Trouble};
 use crate::pfs_acts::Removal;
 use crate::throttle::Throttle;
@@ -13,8 +12,8 @@ use crate::touched::Touched;
 use crate::{aside, known, leftovers, pfs_acts, processes};
 use forebay_admin::drain::{self as admin, DrainRequest, Take};
 use forebay_core::drain::{
-    Act, BATCH_OBJECTS, Drain, DrainReport, DrainVerdict, Got, NameSecret, NewDir, NextAct,
-    PassTerms, Side, SideChoice, StrayEntry,
+    Act, BATCH_OBJECTS, Drain, DrainReport, DrainVerdict, Got, NameSecret, NextAct, PassTerms,
+    Side, SideChoice, StrayEntry,
 };
 use forebay_core::fault::Fault;
 use forebay_core::ops::FollowUp;
@@ -57,8 +56,6 @@ pub struct Pass<'g> {
     aside_notes: PfsNotes,
     /// Permissions that owners of directories on the PFS have for an act.
     lent: LentDirs,
-    /// The directories that it has made.
-    pub(crate) made: MadeDirs,
     /// User and group of what this process makes.
     pub(crate) my_ids: (u32, u32),
     keeps: bool,
@@ -147,7 +144,6 @@ impl<'g> Pass<'g> {
             touched: Touched::noted(PfsNotes::about_touched(ground.instance)),
             aside_notes: PfsNotes::about_aside(ground.instance),
             lent: LentDirs::new(ground.instance),
-            made: MadeDirs::of(sys::my_ids().0),
             my_ids: sys::my_ids(),
             keeps: request.keep,
             at_once: at_once(workers, BATCH_OBJECTS, sys::free_descriptors()),
@@ -385,22 +381,27 @@ impl<'g> Pass<'g> {
                 from,
                 to,
                 is,
+                out_of,
                 within,
             } => {
                 let (notes, touched) = (&self.aside_notes, &self.touched);
                 let lower = ground.lower;
-                self.made.forget(from);
                 Got::Did(pfs_acts::rename(
                     lower,
                     notes,
                     [from, to],
                     *is,
-                    self.made.within(to, *within),
+                    [*out_of, *within],
                     touched,
                     self.counters,
                 ))
             }
-            Act::Remove { path, is, by } => {
+            Act::Remove {
+                path,
+                is,
+                by,
+                within,
+            } => {
                 let (touched, counters) = (&self.touched, self.counters);
                 let by = by.as_ref();
                 Got::Did(pfs_acts::remove(
@@ -408,11 +409,17 @@ impl<'g> Pass<'g> {
                     path,
                     *is,
                     by,
+                    *within,
                     touched,
                     counters,
                 ))
             }
-            Act::Discard { path, is, aside } => {
+            Act::Discard {
+                path,
+                is,
+                aside,
+                within,
+            } => {
                 let removal = Removal {
                     lower: ground.lower,
                     notes: &self.aside_notes,
@@ -420,23 +427,14 @@ impl<'g> Pass<'g> {
                     counters: self.counters,
                     is_lent,
                 };
-                self.made.forget(path);
-                Got::Did(removal.discard(path, *is, aside))
+                Got::Did(removal.discard(path, *is, aside, *within))
             }
             Act::MakeDir(new) => {
                 let own = || {
                     let attr = ground.objects.attr(new.object);
                     attr.during("stat in the buffer")
                 };
-                let new = NewDir {
-                    within: self.made.within(&new.path, new.within),
-                    ..new.clone()
-                };
-                let made = pfs_acts::make_dir(ground.lower, &new, own);
-                if let Ok(known) = made {
-                    self.made.note(&new.path, known);
-                }
-                Got::Made(made)
+                Got::Made(pfs_acts::make_dir(ground.lower, new, own))
             }
             Act::Copy {
                 copies,

@@ -60,7 +60,7 @@ pub fn parent(lower: &Lower, path: &TreePath) -> Work<OwnedFd> {
         .during("open directory")
 }
 
-/// EACCES unless this is the directory in which alone something is to be put: see [`forebay_core::record::PathRecord::within`].
+/// EACCES unless this is the directory in which alone something is to be put: see [`forebay_core::record::Dirs::within`].
 pub(crate) fn check_within(dir: BorrowedFd<'_>, within: Option<Identity>) -> Work<()> {
     match within {
         Some(known) if !known.is_dir_of(&sys::stat(dir, b"").during("stat")?) => {
@@ -158,10 +158,15 @@ pub(crate) fn give_back(lower: &Lower, at: &TreePath, mut places: Places) -> Wor
     }
 }
 
-/// Gives what is at `from` the name `to` in the same directory, or one beside that. Gives the name. ENOSPC: none of them is free.
-pub(crate) fn give_back_in(dir: BorrowedFd<'_>, from: &[u8], to: &[u8]) -> Work<Vec<u8>> {
+/// Gives what is at `from` the name `to` in this directory, or one beside that. Gives the name. ENOSPC: none of them is free.
+pub(crate) fn give_back_in(
+    from_dir: BorrowedFd<'_>,
+    from: &[u8],
+    dir: BorrowedFd<'_>,
+    to: &[u8],
+) -> Work<Vec<u8>> {
     for name in std::iter::once(to.to_vec()).chain(names_beside(to)) {
-        match rename_free(dir, from, dir, &name) {
+        match rename_free(from_dir, from, dir, &name) {
             Err(trouble) if trouble.errno == Errno::EXIST => {}
             renamed => return renamed.map(|()| name),
         }

@@ -1,12 +1,12 @@
 //! Names change on the PFS, and directories come and go.
 
-use crate::aside::{self, Refused};
+use crate::aside::{self, Going, Refused};
 use crate::counters::Counters;
 use crate::known;
 use crate::pfs::{self, During, Trouble};
 use crate::removal::{self, Spared};
 use crate::touched::Touched;
-use forebay_core::drain::{self, NewDir, Places};
+use forebay_core::drain::{self, NewDir};
 use forebay_core::facts::Attr;
 use forebay_core::identity::Identity;
 use forebay_core::path::TreePath;
@@ -25,12 +25,13 @@ pub(crate) fn rename(
     notes: &PfsNotes,
     [from, to]: [&TreePath; 2],
     is: Identity,
-    within: Option<Identity>,
+    [out_of, within]: [Option<Identity>; 2],
     touched: &Touched,
     counters: &Counters,
 ) -> Work<()> {
     let rename = || {
         let (old, new) = (pfs::parent(lower, from)?, pfs::parent(lower, to)?);
+        pfs::check_within(old.as_fd(), out_of)?;
         pfs::check_within(new.as_fd(), within)?;
         aside::sweep_in(lower, notes, from, touched, counters)?;
         // Before its time of change is that of the rename, which one of its names may show to a sweep.
@@ -41,16 +42,19 @@ pub(crate) fn rename(
             Ok(now) if !is.is_inode_of(&now) => return Err(Errno::EXIST).during("rename"),
             _ => pfs::rename_free(old.as_fd(), from.name(), new.as_fd(), to.name())?,
         }
-        match pfs::look(lower, to)? {
-            Some(moved) if !is.is_inode_of(&moved) => {
-                // Into the very directory that it came from. If its name is taken again, it gets one beside it; where nothing can be
-                // renamed it stays, and the next look finds it.
-                if pfs::rename_free(new.as_fd(), to.name(), old.as_fd(), from.name()).is_err() {
-                    let _ = pfs::give_back(lower, to, Places::of(from));
+        match sys::stat(new.as_fd(), to.name()) {
+            Ok(moved) if !is.is_inode_of(&moved) => {
+                // Into the very directory that it came from. Where nothing can be renamed it stays, and the next look finds it.
+                let back = pfs::give_back_in(new.as_fd(), to.name(), old.as_fd(), from.name());
+                if let Ok(back) = back
+                    && back != from.name()
+                {
+                    counters.came_back(from.parent().join(&back));
                 }
                 Err(Errno::EXIST).during("rename")
             }
-            _ => Ok(()),
+            Ok(_) | Err(Errno::NOENT) => Ok(()),
+            Err(e) => Err(e).during("stat"),
         }
     };
     rename().map_err(Trouble::into_core)
@@ -62,11 +66,13 @@ pub(crate) fn remove(
     path: &TreePath,
     is: Identity,
     by: Option<&TreePath>,
+    within: Option<Identity>,
     touched: &Touched,
     counters: &Counters,
 ) -> Work<()> {
     let remove = || {
         let dir = pfs::parent(lower, path)?;
+        pfs::check_within(dir.as_fd(), within)?;
         let now = match sys::stat(dir.as_fd(), path.name()) {
             Err(Errno::NOENT) => return Ok(()),
             now => now.during("stat")?,
@@ -115,7 +121,7 @@ fn remove_by(
         there if is.renamed().is(&there.during("stat")?) => return unlink(dir, by),
         _ => {}
     }
-    let back = pfs::give_back_in(dir, by, path.name())?;
+    let back = pfs::give_back_in(dir, by, dir, path.name())?;
     if back != path.name() {
         counters.came_back(path.parent().join(&back));
     }
@@ -144,14 +150,23 @@ impl Removal<'_> {
         path: &TreePath,
         is: Option<Identity>,
         aside: &TreePath,
+        within: Option<Identity>,
     ) -> Work<()> {
-        self.take_away(path, is, aside).map_err(Trouble::into_core)
+        let taken = self.take_away(path, is, aside, within);
+        taken.map_err(Trouble::into_core)
     }
 
-    fn take_away(&self, path: &TreePath, is: Option<Identity>, aside: &TreePath) -> pfs::Work<()> {
+    fn take_away(
+        &self,
+        path: &TreePath,
+        is: Option<Identity>,
+        aside: &TreePath,
+        within: Option<Identity>,
+    ) -> pfs::Work<()> {
         let lower = self.lower;
         aside::sweep_in(lower, self.notes, path, self.touched, self.counters)?;
         let dir = pfs::parent(lower, path)?;
+        pfs::check_within(dir.as_fd(), within)?;
         let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW;
         let taken = match sys::open(dir.as_fd(), path.name(), flags, 0) {
             Err(Errno::NOENT) => return Ok(()),
@@ -176,8 +191,14 @@ impl Removal<'_> {
             in_it.replace(Some(dirs));
             Ok(())
         };
+        let going = Going {
+            dir: dir.as_fd(),
+            path,
+            ino,
+            within,
+        };
         let put = |aside: &TreePath| {
-            let put = aside::put(lower, self.notes, path, ino, aside, check)?;
+            let put = aside::put(lower, self.notes, &going, aside, check)?;
             if let Some(dirs) = in_it.take() {
                 self.touched.has_put_aside(ino, dirs);
             }
@@ -185,7 +206,7 @@ impl Removal<'_> {
         };
         if self.may_be_aside_in_root(path)? {
             match put(aside) {
-                Ok(aside) => return self.give_back_another(&taken, path, &aside),
+                Ok(aside) => return self.give_back_another(&taken, &going, &aside),
                 // This user may make no names there. A directory that its owner has locked can't get another parent.
                 Err(Refused::Moment(e)) if may_not(&e) => {}
                 Err(Refused::Rename(e, _)) if may_not(&e) || e.errno == Errno::XDEV => {}
@@ -202,7 +223,7 @@ impl Removal<'_> {
         match put(&beside) {
             Ok(aside) => {
                 self.touched.has_put_beside(aside.clone());
-                self.give_back_another(&taken, path, &aside)?;
+                self.give_back_another(&taken, &going, &aside)?;
                 // Else a sweep of the root finds it by its note, as does whoever moves or removes the directory that it is in.
                 if self.is_lent {
                     // What fails is tried again by those, and told.
@@ -243,7 +264,7 @@ impl Removal<'_> {
     fn give_back_another(
         &self,
         taken: &OwnedFd,
-        path: &TreePath,
+        going: &Going<'_>,
         aside: &TreePath,
     ) -> pfs::Work<()> {
         let expected = sys::stat(taken.as_fd(), b"").during("stat")?;
@@ -251,8 +272,8 @@ impl Removal<'_> {
         if pfs::look(self.lower, aside)?.is_none_or(is_it) {
             return Ok(());
         }
-        let place = aside::put_back(self.lower, self.notes, aside, path)?;
-        if place != *path {
+        let place = aside::put_back(self.lower, self.notes, aside, going)?;
+        if place != *going.path {
             self.counters.came_back(place);
         }
         Err(Errno::NOTDIR).during("rename")
@@ -322,6 +343,7 @@ pub(crate) fn sync(lower: &Lower, dirs: &[TreePath]) -> Vec<Work<()>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use forebay_core::drain::Places;
     use forebay_core::record::{BridgeId, ObjectId, ObjectName};
     use std::fs;
 
@@ -356,7 +378,7 @@ mod tests {
                 notes,
                 [&from, &to],
                 is,
-                None,
+                [None; 2],
                 &touched,
                 &self.counters,
             )
@@ -365,7 +387,7 @@ mod tests {
         fn discard(&self, name: &str, aside: &str) -> Work<()> {
             let touched = Touched::default();
             self.removal(&touched)
-                .discard(&path(name), None, &path(aside))
+                .discard(&path(name), None, &path(aside), None)
         }
 
         fn removal<'t>(&'t self, touched: &'t Touched) -> Removal<'t> {
@@ -388,7 +410,7 @@ mod tests {
         fn remove(&self, name: &str, is: Identity) -> Work<()> {
             let (by, touched) = (path("going"), Touched::default());
             let (lower, counters) = (&self.lower, &self.counters);
-            let removed = remove(lower, &path(name), is, Some(&by), &touched, counters);
+            let removed = remove(lower, &path(name), is, Some(&by), None, &touched, counters);
             assert_eq!(self.text("going"), None);
             removed
         }
@@ -510,7 +532,8 @@ mod tests {
         for name in ["going", "file", "file.theirs1"] {
             tree.write(name);
         }
-        let give_back = || pfs::give_back_in(tree.lower.root(), b"going", b"file");
+        let dir = tree.lower.root();
+        let give_back = || pfs::give_back_in(dir, b"going", dir, b"file");
         assert_eq!(give_back(), Ok(b"file.theirs2".to_vec()));
         assert_eq!(tree.text("file.theirs2").as_deref(), Some("going"));
         assert_eq!(tree.text("file").as_deref(), Some("file"));
@@ -551,7 +574,7 @@ mod tests {
             let touched = Touched::default();
             let removal = tree.removal(&touched);
             removal
-                .take_away(&path("around/dir/in"), None, &path(".forebay-aside"))
+                .take_away(&path("around/dir/in"), None, &path(".forebay-aside"), None)
                 .unwrap();
             let asides = ["", "around/dir"].map(|dir| {
                 let aside = root.join(dir).join(".forebay-aside");
@@ -662,18 +685,68 @@ mod tests {
         .unwrap();
         let touched = Touched::default();
         let removal = tree.removal(&touched);
-        let outcome = removal.give_back_another(&taken, &path("dir"), &path("aside"));
-        assert_eq!(outcome.unwrap_err().errno, Errno::NOTDIR);
+        let give_back = |from: &str, aside: &str| {
+            let from = path(from);
+            let going = Going {
+                dir: tree.lower.root(),
+                path: &from,
+                ino: 0,
+                within: None,
+            };
+            let outcome = removal.give_back_another(&taken, &going, &path(aside));
+            assert_eq!(outcome.unwrap_err().errno, Errno::NOTDIR);
+        };
+        give_back("dir", "aside");
         assert_eq!(tree.text("dir").as_deref(), Some("aside"));
         // Whoever has put it into another directory may not be allowed to write to this one.
-        tree.write("away/aside");
-        let outcome = removal.give_back_another(&taken, &path("gone"), &path("away/aside"));
-        assert_eq!(outcome.unwrap_err().errno, Errno::NOTDIR);
+        for (mode, place) in [(0o777, "away/gone.theirs1"), (0o755, "gone")] {
+            use std::os::unix::fs::PermissionsExt;
+            tree.write("away/aside");
+            let mode = fs::Permissions::from_mode(mode);
+            fs::set_permissions(tree.folder.path().join("away"), mode).unwrap();
+            give_back("gone", "away/aside");
+            assert_eq!(tree.text(place).as_deref(), Some("away/aside"));
+        }
+    }
+
+    /// The user who has asked for it may rename other directories to the place.
+    #[test]
+    fn nothing_goes_from_another_directory_nor_leaves_it_nor_comes_back_to_it() {
+        let tree = Tree::new();
+        for name in ["own/f", "own/d/in", "theirs/f", "theirs/d/in", "theirs/e"] {
+            tree.write(name);
+        }
+        let at = |name: &str| sys::stat(tree.lower.root(), name.as_bytes()).unwrap();
+        let own = Some(Identity::of_dir(&at("own")));
+        let touched = Touched::default();
+        let (lower, counters) = (&tree.lower, &tree.counters);
+        let is = Identity::of_copy(&at("theirs/f"));
+        let removed = remove(lower, &path("theirs/f"), is, None, own, &touched, counters);
+        assert_eq!(errno(removed), libc::EACCES);
+        let (from, to) = (path("theirs/f"), path("own/g"));
+        let ends = [&from, &to];
+        let renamed = rename(lower, &tree.notes, ends, is, [own; 2], &touched, counters);
+        assert_eq!(errno(renamed), libc::EACCES);
+        let removal = tree.removal(&touched);
+        let aside = path(".forebay-aside");
+        let taken = removal.discard(&path("theirs/d"), None, &aside, own);
+        assert_eq!(errno(taken), libc::EACCES);
+        assert_eq!(tree.text("theirs/d/in").as_deref(), Some("theirs/d/in"));
+        removal.discard(&path("own/d"), None, &aside, own).unwrap();
+        tree.write(".forebay-aside/new");
+        // Now the other one is there.
+        let rename = |from: &str, to: &str| {
+            let root = tree.folder.path();
+            fs::rename(root.join(from), root.join(to)).unwrap();
+        };
+        rename("own", "away");
+        rename("theirs", "own");
+        aside::sweep(lower, &tree.notes, &aside, &touched, counters).unwrap();
+        assert!(!tree.folder.path().join("own/d/new").exists());
         assert_eq!(
-            tree.text("away/gone.theirs1").as_deref(),
-            Some("away/aside")
+            tree.text("d.theirs1/new").as_deref(),
+            Some(".forebay-aside/new")
         );
-        assert_eq!(tree.text("gone"), None);
     }
 
     #[test]

@@ -12,7 +12,7 @@ mod unsynced;
 pub use dir_times::Changing;
 use dir_times::DirTimes;
 use first_names::First;
-use forebay_core::facts::{Attr, Judged, LowerPage, Timestamp};
+use forebay_core::facts::{Attr, Inode, Judged, LowerPage, Timestamp};
 use forebay_core::path::TreePath;
 use forebay_core::pfs_kind::{self, SyncBy};
 use forebay_sys::{self as sys, Errno, Sys};
@@ -102,6 +102,24 @@ impl Lower {
         } else {
             sys::stat(self.root.as_fd(), path.as_bytes())
         };
+        self.shown(path, found)
+    }
+
+    /// As [`Lower::attr`], of an entry of the directory with this inode, if one is given.
+    ///
+    /// # Errors
+    /// Those of the file system. ENOENT if another directory is there.
+    pub fn attr_in(&self, path: &TreePath, dir: Option<Inode>) -> Sys<Option<Attr>> {
+        let (Some(is), Some((parent, name))) = (dir, path.split()) else {
+            return self.attr(path);
+        };
+        let dir = self.open(&parent, libc::O_PATH | libc::O_DIRECTORY)?;
+        check_inode(&dir, Some(is))?;
+        self.shown(path, sys::stat(dir.as_fd(), name))
+    }
+
+    /// What is seen of an entry while times wait to be written.
+    fn shown(&self, path: &TreePath, found: Sys<Attr>) -> Sys<Option<Attr>> {
         match found {
             Ok(mut attr) => {
                 if let Some(at) = self.times.waits(path) {
@@ -253,12 +271,13 @@ impl Lower {
         )
     }
 
-    /// Text of a symbolic link.
+    /// Text of a symbolic link, which has this inode, if one is given.
     ///
     /// # Errors
-    /// Those of the file system; EINVAL if it is no link.
-    pub fn link_text(&self, path: &TreePath) -> Sys<Vec<u8>> {
+    /// Those of the file system; EINVAL if it is no link, ENOENT if it is another one.
+    pub fn link_text(&self, path: &TreePath, is: Option<Inode>) -> Sys<Vec<u8>> {
         let fd = self.open(path, libc::O_PATH)?;
+        check_inode(&fd, is)?;
         match sys::readlink(fd.as_fd(), b"") {
             // `readlinkat` gives ENOENT for a descriptor that is no link.
             Err(Errno::NOENT) => Err(Errno::INVAL),
@@ -266,22 +285,24 @@ impl Lower {
         }
     }
 
-    /// The first `limit` names after `after`. `None` if the directory has more than `inline` entries;
+    /// The first `limit` names after `after`, of the directory that has this inode, if one is given. `None` if the directory has more than `inline` entries;
     /// it was not read to its end then.
     ///
     /// The whole directory is read for each page, because a file system lists names in no order. At most twice
     /// `limit` entries are in memory.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Those of the file system. ENOENT if it is another directory.
     pub fn list(
         &self,
         path: &TreePath,
+        is: Option<Inode>,
         after: Option<&[u8]>,
         limit: usize,
         inline: usize,
     ) -> Sys<Option<LowerPage>> {
         let fd = self.open(path, libc::O_RDONLY | libc::O_DIRECTORY)?;
+        check_inode(&fd, is)?;
         let mut first = First::new(after, limit);
         let mut raw = Vec::new();
         let mut seen = 0;
@@ -294,6 +315,14 @@ impl Lower {
         }
         raw.drain(..).for_each(|entry| first.take(entry));
         Ok(Some(first.page()))
+    }
+}
+
+/// ENOENT unless it has this inode, if one is given.
+fn check_inode(found: &OwnedFd, is: Option<Inode>) -> Sys<()> {
+    match is {
+        Some(is) if sys::stat(found.as_fd(), b"")?.inode() != is => Err(Errno::NOENT),
+        _ => Ok(()),
     }
 }
 

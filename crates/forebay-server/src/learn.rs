@@ -1,5 +1,5 @@
-//! Records that were rebuilt from labels get to know the PFS: how it is at the first start after that. What others change later is found
-//! to be theirs.
+//! What records know of the PFS at a start. Those that were rebuilt from labels get to know how it is at the first start after that: what
+//! others change later is found to be theirs. Of directories nothing is known any more if the root is another one.
 
 use crate::{Error, ServerHandle};
 use forebay_core::facts::Attr;
@@ -7,7 +7,8 @@ use forebay_core::identity::Identity;
 use forebay_core::path::TreePath;
 use forebay_core::record::PathRecord;
 use forebay_core::repair::{IGNORANT, Sight, learned, note_ignorance};
-use forebay_core::table::{Change, Tables};
+use forebay_core::root_dir::{KNOWN_IN, RootNote, knows_dirs_of};
+use forebay_core::table::{Change, Order, Tables};
 use forebay_pfs::Lower;
 use std::collections::BTreeSet;
 
@@ -33,6 +34,40 @@ pub(crate) fn learn(server: &ServerHandle) -> Result<(), Error> {
         server.namespace.mend(puts.collect())?;
     }
     server.namespace.mend(vec![note_ignorance(false)])?;
+    Ok(())
+}
+
+/// Notes in which root directories are known by their numbers. If it was another one, none is.
+pub(crate) fn forget_dirs(server: &ServerHandle, now: &Attr) -> Result<(), Error> {
+    let tables = server.namespace.tables();
+    let noted = tables.meta(KNOWN_IN)?;
+    if !knows_dirs_of(noted.as_deref(), now) {
+        let mut after = None;
+        loop {
+            let page = tables.page(after.as_ref(), Order::ParentsFirst, RECORDS_PER_BATCH)?;
+            let Some((last, _)) = page.last() else {
+                break;
+            };
+            after = Some(last.clone());
+            let mut puts = Vec::new();
+            for (path, mut record) in page {
+                if record.forget_dirs() {
+                    record.version = server.namespace.next_version();
+                    puts.push(Change::Put { path, record });
+                }
+            }
+            if !puts.is_empty() {
+                server.namespace.mend(puts)?;
+            }
+        }
+    }
+    let text = RootNote::of(now).to_text().into_bytes();
+    if noted.as_ref() != Some(&text) {
+        server.namespace.mend(vec![Change::Meta {
+            key: KNOWN_IN.to_vec(),
+            value: Some(text),
+        }])?;
+    }
     Ok(())
 }
 

@@ -349,6 +349,7 @@ impl ServerHandle {
         if server.left_alone.is_none() {
             // What it finds elsewhere is to be resumed.
             learn::learn(&server)?;
+            learn::forget_dirs(&server, &root_dir)?;
             for remark in forebay_mover::resume(server.ground())? {
                 server.log.line(format_args!("{remark}"));
             }

@@ -3,7 +3,7 @@
 use crate::ServerHandle;
 use crate::limits::{DESCRIPTORS_LOOKED_AT, INLINE_REMOVAL};
 use crate::namespace::State;
-use forebay_core::facts::{Attr, Facts};
+use forebay_core::facts::{Attr, Facts, Inode};
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, ObjectName, Token};
 use forebay_core::request::{Known, Look, World};
@@ -24,6 +24,11 @@ pub(crate) struct Hand<'a> {
 }
 
 impl ServerHandle {
+    /// Does the bridge see more of the PFS than this user may?
+    pub(crate) fn sees_more_than(&self, user: u32) -> bool {
+        self.uid() == 0 && user != 0
+    }
+
     /// Calls `f` with the facts at hand, and with what the read lock on the namespace protects: that is held meanwhile, so the
     /// facts are all of one moment.
     pub(crate) fn with_look<T>(&self, f: impl FnOnce(&dyn Facts, &State) -> T) -> T {
@@ -88,14 +93,20 @@ impl World for Hand<'_> {
             .map_err(|e| e.raw_os_error())
     }
 
-    fn lower(&self, path: &TreePath) -> Option<Result<Option<Attr>, i32>> {
-        let lower = &self.server.lower;
-        (!lower.may_wait()).then(|| lower.attr(path).map_err(|e| e.raw_os_error()))
+    fn sees_more_than_the_caller(&self) -> bool {
+        self.server.sees_more_than(self.caller.1)
     }
 
-    fn lower_link(&self, path: &TreePath) -> Option<Result<Vec<u8>, i32>> {
+    fn lower(&self, path: &TreePath, through: Option<Inode>) -> Option<Result<Option<Attr>, i32>> {
         let lower = &self.server.lower;
-        (!lower.may_wait()).then(|| lower.link_text(path).map_err(|e| e.raw_os_error()))
+        let look = || lower.attr_in(path, through).map_err(|e| e.raw_os_error());
+        (!lower.may_wait()).then(look)
+    }
+
+    fn lower_link(&self, path: &TreePath, through: Option<Inode>) -> Option<Result<Vec<u8>, i32>> {
+        let lower = &self.server.lower;
+        let look = || lower.link_text(path, through).map_err(|e| e.raw_os_error());
+        (!lower.may_wait()).then(look)
     }
 
     fn above_root(&self) -> Result<Vec<Attr>, i32> {

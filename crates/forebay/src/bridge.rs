@@ -4,6 +4,7 @@ use crate::cli::BridgeOptions;
 use crate::error::{Fault, fault};
 use crate::log_file;
 use crate::place::{Place, plain};
+use crate::units;
 use forebay_admin::{
     AdminError, LOCK_FILE, LifetimeStatus, RootDir, StartFailure, StartReport, Verb, bridge_info,
     instance_dir, socket_dir, socket_path,
@@ -260,25 +261,32 @@ impl Bridge {
         })
     }
 
-    /// Starts the bridge again, which has died, and tries until that succeeds. `is_over` waits so long, and says whether nobody needs the
-    /// bridge any more. `deaths` are those since `begin`.
+    /// Starts the bridge again, which has died, and tries until that succeeds. `is_over` waits for the pause that it is given; true: nobody
+    /// needs the bridge any more. `deaths` are those since `begin`.
     ///
     /// # Errors
-    /// Nobody needs it any more; why it could not be started until then.
+    /// Nobody needs it any more; why it could not be started until then, if that was tried.
     pub fn revive(
         place: &Place,
         options: &BridgeOptions,
         verb: Verb,
         (deaths, begin): (&mut Restarts, Instant),
         mut is_over: impl FnMut(Duration) -> bool,
-    ) -> Result<Bridge, Fault> {
-        let mut trouble = fault("it dies again and again");
+    ) -> Result<Bridge, Option<Fault>> {
+        let mut trouble = None;
         let mut is_told = false;
         while let Some(pause) = deaths.start_after(begin.elapsed(), Purpose::Serve) {
             if pause >= TELL_FROM && !std::mem::replace(&mut is_told, true) {
-                eprintln!(
-                    "forebay: the bridge has died and cannot be started now, so programs wait for it or get EIO; it is tried again: {trouble}"
-                );
+                let why = match &trouble {
+                    None => format!(
+                        "dies again and again, and is started again in {}",
+                        units::duration(pause)
+                    ),
+                    Some(trouble) => {
+                        format!("has died and cannot be started now; it is tried again: {trouble}")
+                    }
+                };
+                eprintln!("forebay: programs wait for the bridge or get EIO: it {why}");
             }
             if !pause.is_zero() && is_over(pause) {
                 break;
@@ -292,7 +300,7 @@ impl Bridge {
                     return Ok(bridge);
                 }
                 // It may have been killed as the one before it: the next one need not be.
-                Err(e) => trouble = e,
+                Err(e) => trouble = Some(e),
             }
         }
         Err(trouble)

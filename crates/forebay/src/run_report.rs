@@ -161,7 +161,7 @@ pub struct RunReport<'r> {
     pub calls: CallBytes,
     /// How often the bridge has died. `counters` begin with the last restart.
     pub restarts: u32,
-    /// While the command ran, it could not be started again any more.
+    /// It had died when the command ended, and was not started again yet.
     pub was_given_up: bool,
     /// How the drain ended, if there was one.
     pub drained: Option<&'r Drained>,
@@ -225,7 +225,7 @@ impl RunReport<'_> {
         match self.was_given_up {
             false => format!("died {times} and was started again; operations are those since then"),
             true => {
-                format!("died {times} and could not be started again at last while the command ran")
+                format!("died {times}, and none served at last while the command ran")
             }
         }
     }

@@ -143,7 +143,7 @@ pub struct Copy {
     pub kind: Kind,
     /// Where to. Nothing of ours is there.
     pub temporary: Temporary,
-    /// See [`crate::record::PathRecord::within`].
+    /// See [`crate::record::Dirs::within`].
     pub within: Option<Identity>,
 }
 
@@ -199,8 +199,9 @@ impl Named {
     }
 }
 
-/// What is said of something that is not put on the PFS because of [`crate::record::PathRecord::within`].
-pub const OTHER_DIR: &str = "its directory on the PFS is another one than when it was made";
+/// What is said of something that is not put on the PFS, or not removed there, because of [`crate::record::Dirs::within`].
+pub const OTHER_DIR: &str =
+    "on the PFS another directory is in the place of the one that it belongs in";
 
 /// A name on the PFS that a copy gets.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -209,7 +210,7 @@ pub struct Name {
     pub path: TreePath,
     /// What the drain has found there, and replaces; `None`: nothing.
     pub replaces: Option<Identity>,
-    /// See [`crate::record::PathRecord::within`].
+    /// See [`crate::record::Dirs::within`].
     pub within: Option<Identity>,
 }
 
@@ -229,7 +230,7 @@ pub struct NewDir {
     pub object: ObjectName,
     /// The one that an earlier pass has made or found there.
     pub known: Option<Identity>,
-    /// See [`crate::record::PathRecord::within`].
+    /// See [`crate::record::Dirs::within`].
     pub within: Option<Identity>,
 }
 
@@ -333,7 +334,9 @@ pub enum Act {
         to: TreePath,
         /// What it is. If something else has come to `to` by this, that goes back to `from`, or beside it: EEXIST.
         is: Identity,
-        /// See [`crate::record::PathRecord::within`], of the directory of `to`.
+        /// See [`crate::record::Dirs::out_of`], of the directory of `from`.
+        out_of: Option<Identity>,
+        /// See [`crate::record::Dirs::within`], of the directory of `to`.
         within: Option<Identity>,
     },
     /// Remove what is no directory from the PFS, if it is still there: [`Got::Did`].
@@ -343,9 +346,11 @@ pub enum Act {
         /// What it is. If something else is there now, that stays: EEXIST.
         is: Identity,
         /// It goes by this name in the same directory, under which it is looked at once more: what has come in its place since the
-        /// first look gets its name back, or one beside it. Where there can be no such name, that is removed. `None`: it has a name
+        /// first look gets its name back, or one beside it. If it can't get this name, it is removed by its own. `None`: it has a name
         /// of the drain already.
         by: Option<TreePath>,
+        /// See [`crate::record::Dirs::within`].
+        within: Option<Identity>,
     },
     /// Take a directory of the PFS away with all that is in it: [`Got::Did`]. If it is not empty it is best
     /// renamed to `aside`, or to that name in its own directory (or to one with a number behind it, if that exists): it will be swept.
@@ -357,6 +362,8 @@ pub enum Act {
         is: Option<Identity>,
         /// A name for what is on its way out.
         aside: TreePath,
+        /// See [`crate::record::Dirs::within`].
+        within: Option<Identity>,
     },
     /// Make a directory on the PFS that only its owner may use yet: [`Got::Made`]. One that is there is fine if it may be taken
     /// for it ([`NewDir::may_be`]): else EEXIST.
@@ -560,6 +567,7 @@ mod tests {
                 from: path(from),
                 to: path(to),
                 is,
+                out_of: None,
                 within: None,
             }
             .needs_to_change()
@@ -574,6 +582,7 @@ mod tests {
             path: path("a/d/e"),
             is: is(libc::S_IFREG),
             by: None,
+            within: None,
         };
         assert_eq!(remove.needs_to_change(), [d]);
         let sweep = Act::Sweep {

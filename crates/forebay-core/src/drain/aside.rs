@@ -8,6 +8,7 @@
 use super::beside::Places;
 use super::reserved_names::{CLOCK, OLD_NOTE, discarded_name, leftover_of};
 use crate::facts::{Attr, Timestamp};
+use crate::identity::Identity;
 use crate::path::TreePath;
 use std::time::Duration;
 
@@ -53,6 +54,12 @@ pub fn may_be_aside_in_root(around: impl IntoIterator<Item = Attr>) -> bool {
     around.into_iter().all(|dir| dir.mode & 0o055 == 0o055)
 }
 
+/// Can nobody but root and the user `by` have changed a name in a directory with these attributes? Then what is found under a name that
+/// a drain has just given is what the drain has brought there.
+pub fn is_for_the_drain_alone(dir: &Attr, by: u32) -> bool {
+    [0, by].contains(&dir.uid) && dir.mode & 0o022 == 0
+}
+
 /// Waits until the clock of a PFS has ticked: what was changed before the first stamp is older than the last one then.
 #[derive(Debug)]
 pub struct Tick {
@@ -89,6 +96,8 @@ pub struct AsideNote {
     pub path: TreePath,
     /// Its inode number.
     pub ino: u64,
+    /// The directory that it was in, if it goes back to that alone: see [`crate::record::Dirs::within`].
+    pub within: Option<Identity>,
 }
 
 /// What becomes of something aside.
@@ -107,7 +116,10 @@ impl AsideNote {
     /// The text of the note.
     pub fn text(&self) -> Vec<u8> {
         let Timestamp { sec, nsec } = self.since;
-        let numbers = format!("{:x} {sec} {nsec}", self.ino);
+        let mut numbers = format!("{:x} {sec} {nsec}", self.ino);
+        if let Some(within) = self.within {
+            numbers += &format!(" {:032x}", u128::from_le_bytes(within.encode()));
+        }
         let parts = [
             numbers.as_bytes(),
             self.aside.as_bytes(),
@@ -130,12 +142,16 @@ impl AsideNote {
             sec: numbers.next()?.parse().ok()?,
             nsec: numbers.next()?.parse().ok()?,
         };
+        // Older versions knew none.
+        let within = numbers.next().map(|hex| u128::from_str_radix(hex, 16));
+        let within = within.transpose().ok()?;
         let below_root = |path: &[u8]| TreePath::new(path).filter(|path| !path.is_root());
         Some(AsideNote {
             since,
             aside: below_root(aside)?,
             path: below_root(path)?,
             ino,
+            within: within.map(|bits| Identity::decode(bits.to_le_bytes())),
         })
     }
 
@@ -183,12 +199,19 @@ mod tests {
             aside: path(".forebay-x"),
             path: path("up/d"),
             ino: 0x2a,
+            within: None,
         }
     }
 
     #[test]
     fn a_note_tells_where_a_directory_was_and_since_when_it_is_aside() {
-        assert_eq!(AsideNote::of(&note().text()), Some(note()));
+        let known = AsideNote {
+            within: Some(Identity::MADE_DIR),
+            ..note()
+        };
+        for note in [note(), known] {
+            assert_eq!(AsideNote::of(&note.text()), Some(note));
+        }
         assert_eq!(note().places().place(), path("up/d"));
     }
 
@@ -264,6 +287,28 @@ mod tests {
             (&[0o700], false),
         ] {
             assert_eq!(may(modes), is_open, "{modes:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_where_others_may_change_names_may_be_theirs() {
+        let dir = |uid, mode| Attr {
+            uid,
+            mode: libc::S_IFDIR | mode,
+            ..Attr::default()
+        };
+        for (uid, mode, is_alone) in [
+            (0, 0o755, true),
+            (7, 0o700, true),
+            (8, 0o755, false),
+            (0, 0o775, false),
+            (7, 0o1777, false),
+        ] {
+            assert_eq!(
+                is_for_the_drain_alone(&dir(uid, mode), 7),
+                is_alone,
+                "{uid} {mode:o}"
+            );
         }
     }
 

@@ -9,7 +9,7 @@ use crate::facts::Outcome;
 use crate::label::renamed;
 use crate::ops::FollowUp;
 use crate::path::TreePath;
-use crate::record::{Kind, ObjectName, PathRecord, Transit};
+use crate::record::{Dirs, Kind, ObjectName, PathRecord, Transit};
 use crate::repair::is_marker;
 use crate::table::Change;
 use std::collections::BTreeMap;
@@ -154,7 +154,7 @@ pub(super) fn relocated(
     }
     touched.sort();
     touched.dedup();
-    // As long as its label tells the old place, those of the others may.
+    // Its own label comes last: until it is written, a rebuild takes the old places that the others tell for right.
     touched.retain(|path| path != mover);
     touched.push(mover.clone());
     let (mut updates, mut carried) = (Vec::new(), Vec::new());
@@ -169,6 +169,10 @@ pub(super) fn relocated(
             carried.push(path.clone());
         }
         let mut record = before.clone();
+        if record.origin.as_ref() == Some(from) {
+            let within = record.dirs().within;
+            record.dirs = Dirs::within(within);
+        }
         record.origin = record
             .origin
             .map(|origin| origin.rebase(from, to).unwrap_or(origin));

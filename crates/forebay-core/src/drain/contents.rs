@@ -21,7 +21,7 @@ pub(super) struct Task {
     pub(super) kind: Kind,
     /// The names of it that may be put on the PFS now.
     pub(super) ready: Vec<(TreePath, PathRecord)>,
-    /// See [`PathRecord::within`], of each of these; none before it is known.
+    /// See [`crate::record::Dirs::within`], of each of these; none before it is known.
     pub(super) within: Vec<Option<Identity>>,
     pub(super) bytes: u64,
     pub(super) tries: u32,

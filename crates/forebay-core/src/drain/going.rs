@@ -27,17 +27,28 @@ pub(super) struct Going {
     place: TreePath,
     /// What it has to be.
     known: Identity,
+    /// See [`crate::record::Dirs::within`].
+    within: Option<Identity>,
     /// The name by which it goes.
     pub(super) by: TreePath,
 }
 
 impl Going {
     /// What this record hides, if it is known, and a file.
-    pub(super) fn of(record: &PathRecord, secret: NameSecret) -> Option<Self> {
+    pub(super) fn of(
+        record: &PathRecord,
+        within: Option<Identity>,
+        secret: NameSecret,
+    ) -> Option<Self> {
         let known = record.replaces.filter(|known| !known.is_dir())?;
         let place = record.hides.clone()?;
         let by = going_path(&place, record.object.oid, secret);
-        Some(Going { place, known, by })
+        Some(Going {
+            place,
+            known,
+            within,
+            by,
+        })
     }
 
     fn key(&self) -> Vec<u8> {
@@ -46,9 +57,12 @@ impl Going {
 
     /// The change that notes it.
     pub(super) fn note(&self) -> Change {
+        let known = self.known.encode();
+        // Nothing is nobody's directory.
+        let within = self.within.unwrap_or(Identity::NOTHING).encode();
         Change::Meta {
             key: self.key(),
-            value: Some([&self.known.encode()[..], self.place.as_bytes()].concat()),
+            value: Some([&known[..], &within, self.place.as_bytes()].concat()),
         }
     }
 
@@ -62,10 +76,13 @@ impl Going {
 
     /// What a note tells; `None` if it is none.
     fn noted((key, value): &KeyValue) -> Option<Self> {
-        let (known, place) = value.split_at_checked(identity::BYTES)?;
+        let (known, rest) = value.split_at_checked(identity::BYTES)?;
+        let (within, place) = rest.split_at_checked(identity::BYTES)?;
         let place = TreePath::new(place).filter(|place| !place.is_root())?;
+        let within = Identity::decode(within.try_into().ok()?);
         Some(Going {
             known: Identity::decode(known.try_into().ok()?),
+            within: Some(within).filter(|dir| *dir != Identity::NOTHING),
             by: place.parent().join(key.strip_prefix(NOTES)?),
             place,
         })
@@ -112,6 +129,7 @@ impl GoOn {
                 path: self.going.by.clone(),
                 is,
                 by: None,
+                within: self.going.within,
             }),
             false => self.give_back(is),
         }
@@ -122,7 +140,8 @@ impl GoOn {
             from: self.going.by.clone(),
             to: self.places.place(),
             is,
-            within: None,
+            out_of: self.going.within,
+            within: self.going.within,
         })
     }
 

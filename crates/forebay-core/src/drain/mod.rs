@@ -96,8 +96,8 @@ pub use act::{
     Named, Naming, NewDir, OTHER_DIR, StrayEntry, Temporary, Trouble, Use, Work,
 };
 pub use aside::{
-    AsideFate, AsideNote, Tick, clock_path, is_aside, is_old_note, may_be_aside_in_root,
-    paths_aside,
+    AsideFate, AsideNote, Tick, clock_path, is_aside, is_for_the_drain_alone, is_old_note,
+    may_be_aside_in_root, paths_aside,
 };
 pub use batch::{BATCH_BYTES, BATCH_OBJECTS};
 pub use beside::{CAME_BACK, Places, names_beside};

@@ -185,7 +185,7 @@ impl Strand for Orphan {
                     self.changed(sheet);
                     return Ok(None);
                 }
-                let act = removal(waits, self.oid, attr, goes, None);
+                let act = removal(waits, self.oid, attr, goes, None, None);
                 self.state = State::Removing;
                 Some(act)
             }
@@ -205,7 +205,7 @@ impl Strand for Orphan {
                     }
                     None => None,
                 };
-                let act = removal(waits, self.oid, attr, is, None);
+                let act = removal(waits, self.oid, attr, is, None, None);
                 self.state = State::Removing;
                 Some(act)
             }

@@ -37,7 +37,7 @@ use crate::bridge::{Mutation, ReadSet};
 use crate::facts::{Attr, Outcome};
 use crate::identity::Identity;
 use crate::path::TreePath;
-use crate::record::{Kind, ObjectId, ObjectName, PathRecord, Transit};
+use crate::record::{Dirs, Kind, ObjectId, ObjectName, PathRecord, Transit};
 use std::collections::BTreeSet;
 
 /// Records that are released between two commits: a request for one of them waits for all.
@@ -412,7 +412,7 @@ pub(super) fn opened(path: &TreePath, before: &PathRecord) -> PathRecord {
         ino: 0,
         origin: Some(path.clone()),
         replaces: None,
-        within: before.replaces.and_then(Identity::itself).map(Box::new),
+        dirs: Dirs::within(before.replaces.and_then(Identity::itself)),
         drained: Some(OURS),
         transit: None,
         ..before.clone()

@@ -495,39 +495,51 @@ fn any_mark_at(
 
 /// The act that takes what is at `path` away from the PFS, which had these attributes a moment ago and is known by this to
 /// the record that speaks of it, if there is one. `oid` is the object on whose behalf it goes: it names a directory that
-/// can't go at once. `by`: by which name a file goes.
+/// can't go at once. `by`: by which name a file goes. `within`: see [`crate::record::Dirs::within`].
 pub(super) fn removal(
     path: TreePath,
     oid: ObjectId,
     attr: &Attr,
     known: Option<Identity>,
     by: Option<TreePath>,
+    within: Option<Identity>,
 ) -> Act {
     if attr.is_dir() {
         let aside = TreePath::root().join(&discarded_name(oid));
         let is = known.filter(|known| known.has_contents());
-        Act::Discard { path, is, aside }
+        Act::Discard {
+            path,
+            is,
+            aside,
+            within,
+        }
     } else {
         let known = known.filter(|known| known.is(attr));
         let is = known.unwrap_or(Identity::of_copy(attr));
-        Act::Remove { path, is, by }
+        Act::Remove {
+            path,
+            is,
+            by,
+            within,
+        }
     }
 }
 
-/// [`PathRecord::within`], also of something in a directory that a drain has made.
+/// [`crate::record::Dirs::within`], also of something in a directory that a drain has made.
 pub(super) fn within(
     facts: &dyn DrainFacts,
     path: &TreePath,
     record: &PathRecord,
 ) -> Outcome<Option<Identity>> {
-    if record.within.is_some() || !facts.serves_others() {
-        return Ok(record.within.as_deref().copied());
+    let own = record.dirs().within;
+    if own.is_some() || !facts.serves_others() {
+        return Ok(own);
     }
     let dir = path.parent();
     let made = facts.record(&dir)?.filter(|above| above.drained.is_some());
     Ok(made.and_then(|made| match made.kind {
         Kind::Dir => made.replaces.and_then(Identity::itself),
-        _ if made.is_open_at(&dir) => made.within.as_deref().copied(),
+        _ if made.is_open_at(&dir) => made.dirs().within,
         _ => None,
     }))
 }

@@ -1,6 +1,6 @@
 //! What all strands of one pass share: what was asked for, what has been done, and what is left.
 
-use super::act::{StrayEntry, Trouble};
+use super::act::{OTHER_DIR, StrayEntry, Trouble};
 use super::contents::Task;
 use super::name_secret::NameSecret;
 use super::shared_files::SharedFiles;
@@ -234,6 +234,13 @@ impl Sheet {
 
     /// Something that has a record fails to get to the PFS. It is listed if the record is dirty in the end. The first reason counts.
     pub(super) fn leave(&mut self, path: &TreePath, bytes: u64, reason: Reason) {
+        let reason = match reason {
+            // No kernel has said that.
+            Reason::Refused(trouble) if trouble.operation == OTHER_DIR => {
+                Reason::Blocked(OTHER_DIR.to_owned())
+            }
+            reason => reason,
+        };
         if self.failed.len() < MOST_LEFT {
             let left = Left {
                 path: path.clone(),

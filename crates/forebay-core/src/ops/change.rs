@@ -8,7 +8,7 @@ use crate::drain::abandon;
 use crate::facts::{Attr, Fresh, Label, Need, NewKind, NewObject, Outcome, Stop, errno};
 use crate::identity::Identity;
 use crate::path::TreePath;
-use crate::record::{Kind, ObjectName, PathRecord};
+use crate::record::{Dirs, Kind, ObjectName, PathRecord};
 use crate::table::Change;
 use crate::walk::{Dir, Found, Node, Place, RESERVED_PREFIX};
 use std::collections::BTreeSet;
@@ -96,8 +96,8 @@ impl Context<'_> {
         .over(hidden)
     }
 
-    /// See [`PathRecord::within`], for a name in this directory, in which the caller needs the permissions `want` for it.
-    pub(super) fn within(&self, dir: &Dir, want: u32) -> Outcome<Option<Box<Identity>>> {
+    /// See [`Dirs::within`], for a name in this directory, in which the caller needs the permissions `want` for it.
+    pub(super) fn within(&self, dir: &Dir, want: u32) -> Outcome<Option<Identity>> {
         if self.settings.bridge_uid != 0 || self.cred.uid == 0 {
             return Ok(None);
         }
@@ -116,7 +116,7 @@ impl Context<'_> {
                 known.and_then(Identity::itself)
             }
         };
-        Ok(known.map(Box::new))
+        Ok(known)
     }
 
     /// Takes the record at `found` out of the tables, with its object; nothing to do if there is none.
@@ -143,7 +143,10 @@ impl Context<'_> {
         // If the tables are lost before it is made, what was removed shows again. Without that of a rename more would be lost.
         let marker = Fresh::new(self.facts.new_marker(), 0);
         plan.mark(marker.object);
-        let whiteout = self.record(Kind::Whiteout, marker, Some(hidden));
+        let whiteout = PathRecord {
+            dirs: Dirs::within(self.within(&found.dir, WRITE | SEARCH)?),
+            ..self.record(Kind::Whiteout, marker, Some(hidden))
+        };
         plan.put(found.path.clone(), whiteout);
         Ok(())
     }
@@ -193,7 +196,7 @@ impl Context<'_> {
         self.drop_record(found, &mut plan);
         plan.touch(&found.dir);
         let record = PathRecord {
-            within: self.within(&found.dir, WRITE | SEARCH)?,
+            dirs: Dirs::within(self.within(&found.dir, WRITE | SEARCH)?),
             ..record
         };
         plan.put(found.path.clone(), record);

@@ -4,7 +4,7 @@ use super::change::{Plan, type_of};
 use super::{Answer, Context, Decision, Path};
 use crate::access::{SEARCH, WRITE};
 use crate::facts::{NewKind, Outcome, errno};
-use crate::record::{Kind, PathRecord};
+use crate::record::{Dirs, Kind, PathRecord};
 use crate::walk::{Follow, Found, Last, Node};
 
 impl Context<'_> {
@@ -113,7 +113,7 @@ impl Context<'_> {
         plan.touch(&to.dir);
         let record = PathRecord {
             copy_of: source.copy_of,
-            within: self.within(&to.dir, WRITE | SEARCH)?,
+            dirs: Dirs::within(self.within(&to.dir, WRITE | SEARCH)?),
             ..self.record(source.kind, fresh, hidden)
         };
         plan.put(to.path.clone(), record);

@@ -6,7 +6,7 @@ use super::{Answer, Context, Decision, GrantTarget, Path};
 use crate::access::{self, READ, SEARCH, WRITE};
 use crate::facts::{Attr, Judged, NewKind, Outcome, Stop, errno};
 use crate::path::TreePath;
-use crate::record::{Kind, PathRecord};
+use crate::record::{Dirs, Kind, PathRecord};
 use crate::walk::{Follow, Found, Last, Node};
 
 /// Flags that the decision has used up. They are removed before the target is opened.
@@ -195,7 +195,7 @@ impl Context<'_> {
         let is_on_pfs = attr.dev == self.settings.devices.pfs;
         let record = PathRecord {
             copy_of: if is_on_pfs { attr.ino } else { 0 },
-            within: self.within(&found.dir, SEARCH)?,
+            dirs: Dirs::within(self.within(&found.dir, SEARCH)?),
             ..self.record(Kind::File, fresh, hidden)
         };
         plan.put(found.path.clone(), record.clone());

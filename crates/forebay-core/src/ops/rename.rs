@@ -11,7 +11,7 @@ use crate::access::{SEARCH, WRITE};
 use crate::facts::{NewKind, Outcome, errno};
 use crate::identity::Identity;
 use crate::path::TreePath;
-use crate::record::{Kind, PathRecord};
+use crate::record::{Dirs, Kind, PathRecord};
 use crate::walk::{Follow, Found, Last, Node};
 
 impl Context<'_> {
@@ -138,7 +138,11 @@ impl Context<'_> {
                 let moved = PathRecord {
                     version: self.facts.next_version(),
                     token: self.request.token,
-                    within: self.within(&dst.dir, WRITE | SEARCH)?,
+                    dirs: Dirs {
+                        within: self.within(&dst.dir, WRITE | SEARCH)?,
+                        ..record.dirs()
+                    }
+                    .boxed(),
                     ..record.clone().over(hidden)
                 };
                 plan.relabel(moved.object, &dst.path);
@@ -158,7 +162,11 @@ impl Context<'_> {
                     ino: 0,
                     origin: Some(lower.clone()),
                     arriving: Some(Box::new(known)),
-                    within: self.within(&dst.dir, WRITE | SEARCH)?,
+                    dirs: Dirs {
+                        within: self.within(&dst.dir, WRITE | SEARCH)?,
+                        out_of: self.within(&src.dir, WRITE | SEARCH)?,
+                    }
+                    .boxed(),
                     ..self.record(Kind::Moved, fresh, hidden)
                 };
                 plan.put(dst.path.clone(), record);
@@ -190,12 +198,16 @@ impl Context<'_> {
                 continue;
             }
             plan.forget(path, record.object);
-            // Of one that has opened it is the directory itself.
+            // Of a directory that has opened it is that directory, not the one around it.
             let is_new_place = moving.makes_anew(&path.parent()) || record.is_open_at(path);
-            let within = record.within.clone();
+            let dirs = record.dirs();
             let moved = PathRecord {
                 version: self.facts.next_version(),
-                within: within.filter(|_| !is_new_place),
+                dirs: Dirs {
+                    within: dirs.within.filter(|_| !is_new_place),
+                    ..dirs
+                }
+                .boxed(),
                 ..record.clone().over(hidden)
             };
             if moved.hides != record.hides {

@@ -1,7 +1,8 @@
 //! What was obtained for one request so far: looks at the PFS, and what other bridges said.
 
+use super::effect::PfsLook;
 use crate::bridge::{Fact, Heard, Listed, ReadSet, Stand};
-use crate::facts::{Attr, LowerPage, Timestamp};
+use crate::facts::{Attr, Inode, LowerPage, Timestamp};
 use crate::path::TreePath;
 use crate::record::ObjectName;
 use std::cell::{Cell, RefCell};
@@ -159,6 +160,16 @@ impl Known {
 
     pub(super) fn attr(&self, path: &TreePath) -> Option<Option<Attr>> {
         self.attrs.borrow().get(path).copied()
+    }
+
+    /// What this look goes through, as this request has seen it: the directory that an entry is in, the directory that is listed, the link
+    /// that is read. `None`: it has not.
+    pub fn through(&self, look: &PfsLook) -> Option<Inode> {
+        let seen = match look {
+            PfsLook::Attr(path) => self.attr(&path.split()?.0),
+            PfsLook::Link(path) | PfsLook::List { dir: path, .. } => self.attr(path),
+        };
+        seen.flatten().as_ref().map(Attr::inode)
     }
 
     pub(super) fn link(&self, path: &TreePath) -> Option<Vec<u8>> {

@@ -1,13 +1,14 @@
 //! What a bridge knows while it decides: what is at hand now ([`World`]), and what was obtained
 //! for the request before ([`Known`]). Notes all that a decision relies on.
 
+use super::effect::PfsLook;
 use super::known::{Known, Lists};
 use crate::bridge::{
     Listed, RangeRead, ReadSet, SpeakersRead, digest, digest_of_children, range_digest,
 };
 use crate::facts::{
-    Attr, CHILDREN_PER_PAGE, Facts, Fresh, LowerPage, Need, NewKind, NewObject, Outcome, Stop,
-    errno,
+    Attr, CHILDREN_PER_PAGE, Facts, Fresh, Inode, LowerPage, Need, NewKind, NewObject, Outcome,
+    Stop, errno,
 };
 use crate::fault::Fault;
 use crate::home::mix;
@@ -61,10 +62,15 @@ pub trait World {
     fn has_strays(&self, _dir: ObjectName) -> Result<bool, i32> {
         Ok(false)
     }
-    /// `lstat` on the PFS; `None` where a look may wait.
-    fn lower(&self, path: &TreePath) -> Option<Result<Option<Attr>, i32>>;
+    /// Does the bridge see more of the PFS than the caller may? Then all that a request sees there has to be in the directories that it
+    /// was judged by: the caller may be able to put another one in the place of one of them meanwhile.
+    fn sees_more_than_the_caller(&self) -> bool {
+        false
+    }
+    /// `lstat` on the PFS; `None` where a look may wait. `through`: see [`Known::through`](super::Known::through).
+    fn lower(&self, path: &TreePath, through: Option<Inode>) -> Option<Result<Option<Attr>, i32>>;
     /// Text of a symbolic link on the PFS; `None` where a look may wait.
-    fn lower_link(&self, path: &TreePath) -> Option<Result<Vec<u8>, i32>>;
+    fn lower_link(&self, path: &TreePath, through: Option<Inode>) -> Option<Result<Vec<u8>, i32>>;
     /// See [`Facts::above_root`].
     ///
     /// # Errors
@@ -225,6 +231,13 @@ impl<'a> Look<'a> {
         Ok(page.speakers.clone())
     }
 
+    fn through(&self, look: &PfsLook) -> Option<Inode> {
+        match self.world.sees_more_than_the_caller() {
+            true => self.known.through(look),
+            false => None,
+        }
+    }
+
     /// A record names the object, so it has to be there.
     fn missing(&self, object: ObjectName, e: i32) -> Stop {
         self.missed.set(e == libc::ENOENT);
@@ -364,10 +377,15 @@ impl Facts for Look<'_> {
         self.saw_pfs.set(true);
         match self.known.attr(path) {
             Some(attr) => Ok(attr),
-            None => match self.world.lower(path) {
+            None => match self
+                .world
+                .lower(path, self.through(&PfsLook::Attr(path.clone())))
+            {
+                // Another directory is in the place of the one that it was judged by: all is looked at anew.
+                Some(Err(libc::ENOENT)) => Err(Stop::Need(Need::Lower(path.clone()))),
                 Some(attr) => {
                     let attr = attr.map_err(Stop::Errno)?;
-                    if !self.world.is_single() {
+                    if !self.world.is_single() || self.world.sees_more_than_the_caller() {
                         // The second look at the records tells whether it holds, so it is not taken anew then.
                         self.known.put_attr(path.clone(), attr);
                     }
@@ -382,7 +400,10 @@ impl Facts for Look<'_> {
         self.saw_pfs.set(true);
         match self.known.link(path) {
             Some(text) => Ok(text),
-            None => match self.world.lower_link(path) {
+            None => match self
+                .world
+                .lower_link(path, self.through(&PfsLook::Link(path.clone())))
+            {
                 Some(text) => {
                     let text = text.map_err(Stop::Errno)?;
                     if !self.world.is_single() {

@@ -5,7 +5,7 @@ use super::grant::{self, Form, Granting};
 use super::known::{Known, Lists};
 use super::look::{Look, World};
 use crate::bridge::{Mutation, ReadSet};
-use crate::facts::{Fresh, Need, NewKind, NewObject, Settings, Stop};
+use crate::facts::{Fresh, Inode, Need, NewKind, NewObject, Settings, Stop};
 use crate::ops::{self, Answer, Decision, GrantTarget, Op, Request, Unseen};
 use crate::path::TreePath;
 use crate::record::ObjectName;
@@ -469,6 +469,11 @@ impl Pending {
                     .any(|c| matches!(c, Change::Put { record, .. } if record.object == *object))
             })
             .collect()
+    }
+
+    /// See [`Known::through`].
+    pub fn through(&self, look: &PfsLook) -> Option<Inode> {
+        self.known.through(look)
     }
 
     fn needs(&mut self, need: Need) -> Effect {

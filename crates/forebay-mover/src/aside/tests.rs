@@ -70,7 +70,7 @@ impl Scene {
             notes,
             [from, to],
             is,
-            None,
+            [None; 2],
             &self.touched,
             &self.counters,
         )
@@ -90,7 +90,7 @@ impl Scene {
             counters: &self.counters,
             is_lent: false,
         };
-        removal.discard(&path, is, &aside)
+        removal.discard(&path, is, &aside, None)
     }
 
     /// Puts `up/d` aside in its own directory.
@@ -98,7 +98,14 @@ impl Scene {
         let [up, path] = ["up", "up/d"].map(|path| TreePath::new(path).unwrap());
         let ino = sys::stat(self.lower.root(), b"up/d").unwrap().ino;
         let aside = up.join(&discarded_name(ObjectId(7)));
-        let put = put(&self.lower, &self.notes, &path, ino, &aside, || Ok(()));
+        let dir = pfs::parent(&self.lower, &path).unwrap();
+        let going = Going {
+            dir: dir.as_fd(),
+            path: &path,
+            ino,
+            within: None,
+        };
+        let put = put(&self.lower, &self.notes, &going, &aside, || Ok(()));
         assert!(put.is_ok_and(|at| at == aside));
         aside
     }
@@ -292,7 +299,7 @@ fn a_file_of_several_names_that_the_drain_itself_takes_away_is_old() {
         let attr = sys::stat(scene.lower.root(), b"a2").unwrap();
         let is = forebay_core::identity::Identity::of(&attr);
         let (touched, counters) = (&scene.touched, &scene.counters);
-        pfs_acts::remove(&scene.lower, &a2, is, None, touched, counters).unwrap();
+        pfs_acts::remove(&scene.lower, &a2, is, None, None, touched, counters).unwrap();
         let (from, to) = (TreePath::new("b2").unwrap(), TreePath::new("b3").unwrap());
         let is = Identity::of_copy(&pfs::look(&scene.lower, &from).unwrap().unwrap());
         scene.rename(&from, &to, is).unwrap();
@@ -379,6 +386,7 @@ fn what_came_in_its_place_while_it_was_swept_goes_to_no_other_directory() {
             aside: TreePath::new("aside").unwrap(),
             path: TreePath::new("up/e").unwrap(),
             ino,
+            within: None,
         };
         let ino = || sys::stat(scene.lower.root(), b"aside").unwrap().ino;
         scene.write("aside/x");

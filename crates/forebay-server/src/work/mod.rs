@@ -196,17 +196,21 @@ impl Work {
                     } else {
                         INLINE_LISTING
                     };
+                    let through = match server.sees_more_than(self.caller.1) {
+                        true => self.pending.through(&look),
+                        false => None,
+                    };
                     let looked = match self.blocks_on(server, &look) {
                         true => None,
-                        false => task::look(server, self.session, &look, inline),
+                        false => task::look(server, self.session, &look, through, inline),
                     };
                     match looked {
                         Some(outcome) => self.take(server, Outcome::Looked(outcome)),
                         None if removes && matches!(look, PfsLook::List { .. }) => {
                             self.is_long = true;
-                            return Stand::Long(Some(Task::Look(look)));
+                            return Stand::Long(Some(Task::Look(look, through)));
                         }
-                        None => return Stand::Blocks(Task::Look(look)),
+                        None => return Stand::Blocks(Task::Look(look, through)),
                     }
                 }
                 Effect::WriteTimes => {

@@ -17,7 +17,8 @@ use std::sync::Arc;
 /// One effect to be carried out.
 pub enum Task {
     /// Look at the PFS.
-    Look(PfsLook),
+    /// Through the directory with this inode: see [`forebay_core::request::Known::through`].
+    Look(PfsLook, Option<Inode>),
     /// Write times of directories that wait.
     WriteTimes,
     /// Open what is granted.
@@ -116,8 +117,8 @@ impl Task {
     /// `None`: it would wait.
     fn attempt(&self, server: &ServerHandle, on_lease: OnLease) -> Option<Outcome> {
         Some(match self {
-            Task::Look(look) => {
-                let found = self::look(server, 0, look, usize::MAX);
+            Task::Look(look, through) => {
+                let found = self::look(server, 0, look, *through, usize::MAX);
                 Outcome::Looked(found.unwrap_or(Err(libc::EIO)))
             }
             Task::WriteTimes => {
@@ -175,18 +176,19 @@ pub(super) fn look(
     server: &ServerHandle,
     session: u64,
     look: &PfsLook,
+    through: Option<Inode>,
     inline: usize,
 ) -> Option<Result<Looked, i32>> {
     let lower = &server.lower;
     let looked = match look {
-        PfsLook::Attr(path) => lower.attr(path).map(Looked::Attr),
-        PfsLook::Link(path) => lower.link_text(path).map(Looked::Link),
+        PfsLook::Attr(path) => lower.attr_in(path, through).map(Looked::Attr),
+        PfsLook::Link(path) => lower.link_text(path, through).map(Looked::Link),
         PfsLook::List { dir, after } => {
             let after = after.as_deref();
             let kept = server.listings.get(session, dir);
             match kept.filter(|page| page.covers(after)) {
                 Some(page) => Ok(Looked::List(page)),
-                None => match lower.list(dir, after, LOWER_PAGE_ENTRIES, inline) {
+                None => match lower.list(dir, through, after, LOWER_PAGE_ENTRIES, inline) {
                     Ok(page) => Ok(Looked::List(Arc::new(page?))),
                     Err(e) => Err(e),
                 },

@@ -134,7 +134,7 @@ fn as_labels_tell((path, record): (TreePath, PathRecord)) -> (TreePath, PathReco
         copy_of: 0,
         replaces: None,
         arriving: renamed(&record).map(Box::new),
-        within: None,
+        dirs: None,
         drained: None,
         ..record
     };

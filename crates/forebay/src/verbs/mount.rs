@@ -212,8 +212,8 @@ fn watch(
             let deaths = (&mut restarts, begin);
             match Bridge::revive(place, &args.bridge, Verb::Mount, deaths, &mut is_over) {
                 Ok(fresh) => *bridge = fresh,
-                Err(_) if sys::is_readable(done) => break,
-                Err(e) => return Err(e),
+                // Nobody needs it any more: it was unmounted.
+                Err(_) => break,
             }
             continue;
         };

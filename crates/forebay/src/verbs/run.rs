@@ -52,7 +52,7 @@ struct Ended {
     begin: Instant,
     /// The bridge died and was started again.
     restarts: Restarts,
-    /// The bridge was dead, and could not be started again, when the command ended.
+    /// The bridge was dead when the command ended, and had not been started again.
     was_given_up: bool,
     /// A signal has come before the command had ended.
     was_signalled: bool,
@@ -674,9 +674,13 @@ fn watch(mut child: Child, args: &cli::RunArgs, place: &Place, bridge: &mut Brid
             let deaths = (&mut restarts, begin);
             match Bridge::revive(place, &args.bridge, Verb::Run, deaths, is_over) {
                 Ok(fresh) => *bridge = fresh,
-                Err(e) => {
-                    eprintln!("forebay: the bridge has died and could not be started again:");
-                    e.tell(false);
+                Err(trouble) => {
+                    eprintln!(
+                        "forebay: the bridge had died, and none served when the command ended"
+                    );
+                    if let Some(trouble) = trouble {
+                        trouble.tell(false);
+                    }
                     was_given_up = true;
                     break;
                 }

@@ -132,9 +132,12 @@ fn directories_that_were_drained_and_are_renamed_by_programs_arrive() {
         let script = format!(
             "{who} sh -c '
             cd pfs/top; mkdir -p a/b/c x/y; echo 1 > a/b/c/f; echo 2 > a/g; echo 3 > x/y/f
-            exec 3>> a/b/c/f; \"$FOREBAY\" drain --buffer \"$OLDPWD/pfs\" > /dev/null 2>&1
+            exec 3>> a/b/c/f; touch ready; while [ -e ready ]; do sleep 0.01; done
             echo new > a/b/new; mv a/b/c x/c; mv a d; mkdir a; mv d/b a/b; mv x/y a/b/y; echo late >&3
-            mv a/b d/b; mv d z; echo k > z/b/y/k; chmod 700 z; mv z/b w; mv w z/w'
+            mv a/b d/b; mv d z; echo k > z/b/y/k; chmod 700 z; mv z/b w; mv w z/w' &
+            until [ -e pfs/top/ready ]; do sleep 0.01; done
+            \"$FOREBAY\" drain --buffer pfs > /dev/null 2>&1 || drained=$?; rm pfs/top/ready
+            wait $!; [ $drained = 75 ]
             "
         );
         for options in [&[][..], &["--keep"]] {
@@ -180,6 +183,103 @@ fn what_is_made_while_directories_change_places_comes_where_its_maker_may_make_i
     stage.say(&["drain", "--buffer", "pfs"]);
     assert_eq!(in_victims(&stage.pfs().join("top/nd")), ["conf"]);
 }
+
+/// A file of which both have a name is the same one in the other directory.
+#[test]
+fn what_a_user_removes_or_renames_goes_from_no_directory_of_another_one_that_has_its_place_now() {
+    as_root!();
+    for change in [
+        "mallory rm pfs/top/nd/same",
+        "mallory mv pfs/top/nd/same pfs/top/moved",
+        "mallory sh -c 'echo new > pfs/top/x; mv pfs/top/x pfs/top/nd/same'",
+        "mallory rm -r pfs/top/nd/dir",
+    ] {
+        let stage = Stage::new();
+        by_root(&stage, BEFORE).ends_with(0);
+        by_root(
+            &stage,
+            "mkdir pfs/top/nd/dir pfs/top/vd/dir; echo same > pfs/top/vd/same; ln pfs/top/vd/same pfs/top/nd/same; \
+             ln pfs/top/vd/same pfs/top/nd/dir/in; ln pfs/top/vd/same pfs/top/vd/dir/in; \
+             chown 65534:65534 pfs/top/nd/dir; chown 1000:1000 pfs/top/vd/dir",
+        )
+        .ends_with(0);
+        finish(run(&stage, &["--no-drain"], change)).ends_with(0);
+        by_root(&stage, SWAP).ends_with(0);
+        stage.say(&["drain", "--buffer", "pfs"]).ends_with(75);
+        let victims = stage.pfs().join("top/nd");
+        assert_eq!(in_victims(&victims), ["conf", "dir", "same"], "{change}");
+        assert_eq!(in_victims(&victims.join("dir")), ["in"], "{change}");
+        assert_eq!(fs::read(victims.join("same")).unwrap(), b"same\n");
+    }
+}
+
+/// A tree that was copied back has other directories, and is the same one all the same.
+#[test]
+fn what_users_have_made_comes_into_a_tree_that_was_copied_back_or_has_moved() {
+    as_root!();
+    for (lock, options) in [
+        ("", &[][..]),
+        ("rm -f new/.forebay*;", &["--root-has-moved"]),
+    ] {
+        let stage = Stage::new();
+        by_root(&stage, BEFORE).ends_with(0);
+        let first = "mallory mkdir pfs/top/made; mallory touch pfs/top/made/a";
+        finish(run(&stage, &["--keep"], first)).ends_with(0);
+        let make = "mallory sh -c 'echo f > pfs/top/nd/new; echo f > pfs/top/made/b'";
+        finish(run(&stage, &["--no-drain"], make)).ends_with(0);
+        by_root(
+            &stage,
+            &format!("cp -a pfs new; {lock} mv pfs old; mv new pfs"),
+        )
+        .ends_with(0);
+        let drain = [&["drain", "--buffer", "pfs"][..], options].concat();
+        stage.say(&drain).ends_with(0);
+        let top = stage.pfs().join("top");
+        assert_eq!(in_victims(&top.join("nd")), ["f", "new"]);
+        assert_eq!(in_victims(&top.join("made")), ["a", "b"]);
+    }
+}
+
+/// Natively nobody gets into the directory of the victim, whatever the modes of what is in it.
+#[test]
+fn what_is_read_while_directories_change_places_is_what_its_reader_may_see() {
+    as_root!();
+    let stage = Stage::new();
+    by_root(&stage, BEFORE).ends_with(0);
+    by_root(
+        &stage,
+        "victim mkdir pfs/top/vd/sub; victim sh -c 'echo secret > pfs/top/vd/f; echo secret > pfs/top/vd/sub/g; \
+                                                    touch pfs/top/vd/secret pfs/top/vd/sub/secret'; \
+         mallory mkdir pfs/top/nd/sub; mallory sh -c 'echo own > pfs/top/nd/f; echo own > pfs/top/nd/sub/g'",
+    )
+    .ends_with(0);
+    fs::write(stage.path("turn.py"), TURN).unwrap();
+    fs::write(stage.path("read.py"), READ).unwrap();
+    let read = "mallory /usr/bin/python3 turn.py pfs/top/nd pfs/top/vd & \
+                mallory /usr/bin/python3 read.py; touch pfs/top/stop; wait";
+    let said = finish(run(&stage, &["--no-drain", "-q"], read)).ends_with(0);
+    let seen: Vec<&str> = said.out.split_whitespace().collect();
+    assert!(seen.contains(&"own"), "{seen:?}");
+    assert!(!said.out.contains("secret"), "{seen:?}");
+}
+
+/// Reads what it can get in the directory that changes its place, and says what it has seen.
+const READ: &str = r#"
+import os
+seen = set()
+def look(call):
+    try:
+        seen.add(call())
+    except OSError:
+        pass
+for _ in range(4000):
+    for path in ('pfs/top/nd/f', 'pfs/top/nd/sub/g'):
+        look(lambda: open(path).read().strip())
+        look(lambda: str(os.stat(path).st_uid))
+    for path in ('pfs/top/nd', 'pfs/top/nd/sub'):
+        look(lambda: ' '.join(sorted(os.listdir(path))))
+print(*seen)
+"#;
 
 /// Exchanges two directories past the library, until a program in the buffer says that it has ended.
 const TURN: &str = r#"

@@ -10,7 +10,7 @@ use crate::drain::sheet::{Reason, Sheet};
 use crate::drain::strand::with_outcomes;
 use crate::facts::{Attr, Outcome};
 use crate::identity::Identity;
-use crate::record::{ObjectName, Transit};
+use crate::record::{Dirs, ObjectName, Transit};
 
 impl CopyBatch {
     /// Marks the next few, if they still are what they were when they were copied.
@@ -230,7 +230,12 @@ impl CopyBatch {
                     (CopyFate::Good, Some(record)) => {
                         record.drained = Some(stamp(&candidate.attr));
                         record.is_there_as(candidate.copy);
-                        record.within = within(facts, &update.path, record)?.map(Box::new);
+                        let within = within(facts, &update.path, record)?;
+                        record.dirs = Dirs {
+                            within,
+                            ..record.dirs()
+                        }
+                        .boxed();
                         // The new name has replaced what was hidden, and the label says so already.
                         record.hides = None;
                         if !self.unlabelled.contains(&record.object) {

@@ -12,7 +12,7 @@ use crate::facts::Outcome;
 use crate::identity::Identity;
 use crate::ops::FollowUp;
 use crate::path::TreePath;
-use crate::record::{Kind, PathRecord};
+use crate::record::{Dirs, Kind, PathRecord};
 use crate::speakers::Word;
 use crate::table::Change;
 
@@ -122,13 +122,17 @@ impl Choose {
             reads.saw(&path, Some(&conflict.record));
             let object = conflict.record.object;
             let has_same_dir = second.parent() == path.parent();
-            let within = conflict.record.within.clone();
+            let dirs = conflict.record.dirs();
             let put = PathRecord {
                 version: facts.next_version(),
                 hides: None,
                 replaces: None,
                 drained: None,
-                within: within.filter(|_| has_same_dir),
+                dirs: Dirs {
+                    within: dirs.within.filter(|_| has_same_dir),
+                    ..dirs
+                }
+                .boxed(),
                 ..conflict.record
             };
             return Ok(Some(DrainCommit {

@@ -349,6 +349,6 @@ fn unswept(from: &TreePath, sheet: &Sheet) -> Option<Reason> {
 
 fn left_over(dir: &TreePath) -> Reason {
     Reason::Blocked(format!(
-        "what a drain has left in {dir} could not be removed"
+        "what a drain has left in {dir} could not be removed or given back"
     ))
 }

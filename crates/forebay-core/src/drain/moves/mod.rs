@@ -142,7 +142,7 @@ pub(super) struct Move {
     has_cleared: bool,
     /// What was to go was looked at once more.
     has_looked_again: bool,
-    /// See [`PathRecord::within`].
+    /// See [`crate::record::Dirs::within`].
     within: Option<Identity>,
     /// Of a file that is to go, from the mark on.
     going: Option<Going>,
@@ -179,7 +179,7 @@ impl Move {
     }
 
     /// Others are under way at the same time, which are apart from this.
-    pub(super) fn within(self, reach: Reach) -> Self {
+    pub(super) fn beside(self, reach: Reach) -> Self {
         Move {
             reach: Some(reach),
             ..self
@@ -210,7 +210,7 @@ impl Move {
         }
     }
 
-    /// See [`PathRecord::within`], of what is at its path.
+    /// See [`crate::record::Dirs::within`], of what is at its path.
     fn learn_within(&mut self, facts: &dyn DrainFacts) -> Outcome<()> {
         self.within = match self.marked.iter().find(|(path, _)| *path == self.path) {
             Some((path, record)) => within(facts, path, record)?,
@@ -222,6 +222,13 @@ impl Move {
     /// The same, if that is where it goes.
     fn within_at(&self, to: &TreePath) -> Option<Identity> {
         self.within.filter(|_| *to == self.path)
+    }
+
+    /// See [`crate::record::Dirs::out_of`], of what is at its path.
+    fn out_of(&self) -> Option<Identity> {
+        let mut marked = self.marked.iter();
+        let (_, record) = marked.find(|(path, _)| *path == self.path)?;
+        record.dirs().out_of
     }
 
     fn make_dir(&self) -> Act {
@@ -280,6 +287,7 @@ impl Move {
                     from: way.from.clone(),
                     to: way.to.clone(),
                     is: Identity::of_copy(found),
+                    out_of: self.out_of(),
                     within: self.within_at(&way.to),
                 })
             }
@@ -298,6 +306,7 @@ impl Move {
                 from: way.from.clone(),
                 to: way.to.clone(),
                 is: Identity::of_copy(waits),
+                out_of: self.out_of(),
                 within: self.within_at(&way.to),
             }),
             (What::Place, Some(_), [None, Some(_)]) => State::Finish,
@@ -405,7 +414,7 @@ impl Move {
             "the root of the PFS is hidden by nothing"
         );
         let by = self.going.as_ref().map(|going| going.by.clone());
-        removal(target, record.object.oid, attr, known, by)
+        removal(target, record.object.oid, attr, known, by, self.within)
     }
 
     fn finish(&mut self, did: Work<()>) {
@@ -538,7 +547,11 @@ impl Strand for Move {
                         reads.appearing.push((self.path.clone(), absence));
                     }
                     self.going = match self.what {
-                        What::Clear => Going::of(&self.marked[0].1, sheet.terms.secret),
+                        What::Clear => {
+                            let (path, record) = &self.marked[0];
+                            let within = within(facts, path, record)?;
+                            Going::of(record, within, sheet.terms.secret)
+                        }
                         _ => None,
                     };
                     let (mut commit, marked) = commit_of(facts, reads, updates, Vec::new());

@@ -366,7 +366,7 @@ impl Drain {
             // Moves that have ended may have changed the record since the walk has met it.
             let record = facts.record(path)?;
             reach = record.map_or(reach, |record| Reach::of(path, &record));
-            next = next.within(reach.clone());
+            next = next.beside(reach.clone());
         }
         let mut under_way = self.waiting.values().map(|parked| &parked.running.reach);
         let ignores = Mutation::MovesIgnoreEachOther.is(self.sheet.planted);

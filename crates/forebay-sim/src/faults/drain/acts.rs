@@ -72,6 +72,7 @@ impl Node {
                     path,
                     is,
                     by: Some(by),
+                    ..
                 } = act
                     && pfs.look(path).is_some_and(|now| is.is(&now))
                     && env.random.below(2) == 0
@@ -153,7 +154,9 @@ impl Node {
                 path, by: Some(by), ..
             } if !self.is_alive() && env.random.below(2) == 0 => Got::Did(pfs.rename(path, by)),
             Act::Remove { path, .. } => Got::Did(pfs.remove(path)),
-            Act::Discard { path, is, aside } => Got::Did(pfs.discard(path, *is, aside)),
+            Act::Discard {
+                path, is, aside, ..
+            } => Got::Did(pfs.discard(path, *is, aside)),
             Act::MakeDir(new) => {
                 let keeper = self.keeper(new.object.oid, others);
                 let Some(own) = keeper.and_then(|keeper| keeper.disk.attr(new.object)) else {
