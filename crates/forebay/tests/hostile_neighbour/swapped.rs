@@ -213,6 +213,27 @@ fn what_a_user_removes_or_renames_goes_from_no_directory_of_another_one_that_has
     }
 }
 
+#[test]
+fn what_root_decides_about_a_swapped_directory_is_done_in_the_one_that_is_there_now() {
+    as_root!();
+    for (side, f) in [("ours", None), ("theirs", Some(&b"fresh\n"[..]))] {
+        let stage = Stage::new();
+        by_root(&stage, BEFORE).ends_with(0);
+        finish(run(&stage, &["--no-drain"], "mallory rm pfs/top/nd/f")).ends_with(0);
+        by_root(
+            &stage,
+            "mallory mv pfs/top/nd pfs/top/gone; mallory mkdir pfs/top/nd; mallory sh -c 'echo fresh > pfs/top/nd/f'",
+        )
+        .ends_with(0);
+        stage.say(&["drain", "--buffer", "pfs"]).ends_with(75);
+        let take = ["drain", "--buffer", "pfs", "--take", side, "top/nd/f"];
+        stage.say(&take).ends_with(0);
+        let top = stage.pfs().join("top");
+        assert_eq!(fs::read(top.join("nd/f")).ok().as_deref(), f, "{side}");
+        assert_eq!(fs::read(top.join("gone/f")).unwrap(), b"f\n");
+    }
+}
+
 /// A tree that was copied back has other directories, and is the same one all the same.
 #[test]
 fn what_users_have_made_comes_into_a_tree_that_was_copied_back_or_has_moved() {

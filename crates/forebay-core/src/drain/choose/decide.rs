@@ -179,10 +179,17 @@ impl Choose {
             (_, _) if conflict.is_of_both => Some(opened(&path, &record)),
             (Side::Ours, at_origin) => {
                 let mut after = record.clone();
+                // It is decided for the directories that are there now.
+                let mut dirs = Dirs {
+                    within: None,
+                    ..record.dirs()
+                };
                 if let Some(attr) = at_origin.filter(|_| is_replaced) {
                     after.arriving = Some(Box::new(Identity::of_leaving(&attr)));
                     after.adopts = true;
+                    dirs.out_of = None;
                 }
+                after.dirs = dirs.boxed();
                 // Decided for this name: it tells others of the same file nothing. If nothing is there, then nothing that comes is
                 // meant.
                 if now.is_some() || record.covers(&path).is_some() {

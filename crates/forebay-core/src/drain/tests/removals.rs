@@ -2,6 +2,8 @@
 
 use super::directories::drive_while;
 use super::*;
+use crate::identity::Identity;
+use crate::record::Dirs;
 
 /// A program has removed `f`, which is on the PFS.
 fn removed() -> World {
@@ -139,4 +141,42 @@ fn a_directory_does_not_go_with_what_could_not_be_looked_at_on_its_way_out() {
         assert!(!drain.report().released);
         assert!(world.pfs.contains_key(&by), "{:?}", drain.report().left);
     }
+}
+
+/// In a bridge of root.
+#[test]
+fn what_was_asked_for_in_a_directory_is_done_in_that_alone_also_by_the_next_pass() {
+    let dir = Some(Identity::MADE_DIR);
+    let told = |world: &mut World| {
+        let mut told = Vec::new();
+        let note = |_: &mut World, act: &Act| {
+            if let Act::Remove { within, .. } | Act::Discard { within, .. } = act {
+                told.push([None, *within]);
+            }
+            if let Act::Rename { out_of, within, .. } = act {
+                told.push([*out_of, *within]);
+            }
+            true
+        };
+        assert!(drive_while(&mut Drain::new(terms(1)), world, note));
+        told
+    };
+    let mut world = removed();
+    world.records.get_mut(&p("f")).unwrap().dirs = Dirs::within(dir);
+    let mut left = world.clone();
+    assert_eq!(told(&mut world), [[None, dir]]);
+    killed_on_the_way(&mut left);
+    assert_eq!(told(&mut left), [[None, dir]]);
+    let mut world = World {
+        pfs: Tree::from([(p("f"), Node::File(7))]),
+        ..World::default()
+    };
+    world.rename(&p("f"), &p("g"));
+    let out_of = Some(Identity::NOTHING);
+    world.records.get_mut(&p("g")).unwrap().dirs = Dirs {
+        within: dir,
+        out_of,
+    }
+    .boxed();
+    assert_eq!(told(&mut world), [[out_of, dir]]);
 }
