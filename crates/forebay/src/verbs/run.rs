@@ -344,6 +344,7 @@ impl Run<'_> {
     /// is on the PFS when nobody can change anything any more, and if not, all this begins again.
     fn finish(&mut self, bridge: &mut Bridge, mut end: RunEnd) -> Result<RunOutcome, Fault> {
         let mut outcome: Option<RunOutcome> = None;
+        let mut pause = FIRST_LOOK;
         for _ in 0..MOST_DRAINS {
             let going_on = self.wait(bridge, &mut end)?;
             let mut next = self.drained(bridge, going_on)?;
@@ -357,7 +358,11 @@ impl Run<'_> {
             }
             match bridge.part(!self.args.no_drain) {
                 Ok(true) => return Ok(next),
-                Ok(false) => {}
+                // Of a process that has just ended the bridge may see the connection for a moment more.
+                Ok(false) => {
+                    std::thread::sleep(pause);
+                    pause = (pause * 2).min(LONGEST_LOOK);
+                }
                 // It had not looked yet, or not given the directory back.
                 Err(_) if bridge.has_died() => self.revive(bridge, Purpose::BringAway)?,
                 Err(e) => return Err(e),
