@@ -15,6 +15,26 @@ use std::sync::Arc;
 
 pub use forebay_types::{Attr, Devices, Inode, Timestamp};
 
+/// What a look at the PFS has to go through. Natively a program that has got to a directory goes on from that, whatever others put in its
+/// place; here each look begins at the root, and whoever asks may see less than the bridge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Through {
+    /// What this request has seen before.
+    Seen(Inode),
+    /// The directory out of which something was renamed.
+    Known(Identity),
+}
+
+impl Through {
+    /// Is it what has these attributes?
+    pub fn is(self, attr: &Attr) -> bool {
+        match self {
+            Through::Seen(inode) => inode == attr.inode(),
+            Through::Known(dir) => dir.is_dir_of(attr),
+        }
+    }
+}
+
 /// Who asks. From the kernel, never from the message.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Cred {

@@ -310,9 +310,13 @@ impl Walk<'_> {
         for above in self.facts.above_root()? {
             access::check(self.cred, &above, SEARCH)?;
         }
-        let mut at = path.clone();
-        while !at.is_root() {
-            at = at.parent();
+        let mut above: Vec<_> = std::iter::successors(Some(path.clone()), |at| {
+            (!at.is_root()).then(|| at.parent())
+        })
+        .skip(1)
+        .collect();
+        // As a program goes: each is looked at in the one before.
+        while let Some(at) = above.pop() {
             self.check_dir(&self.dir_at(&at)?, SEARCH)?;
         }
         Ok(())

@@ -12,7 +12,7 @@ mod unsynced;
 pub use dir_times::Changing;
 use dir_times::DirTimes;
 use first_names::First;
-use forebay_core::facts::{Attr, Inode, Judged, LowerPage, Timestamp};
+use forebay_core::facts::{Attr, Judged, LowerPage, Through, Timestamp};
 use forebay_core::path::TreePath;
 use forebay_core::pfs_kind::{self, SyncBy};
 use forebay_sys::{self as sys, Errno, Sys};
@@ -105,16 +105,16 @@ impl Lower {
         self.shown(path, found)
     }
 
-    /// As [`Lower::attr`], of an entry of the directory with this inode, if one is given.
+    /// As [`Lower::attr`], of an entry of this directory, if one is given.
     ///
     /// # Errors
     /// Those of the file system. ENOENT if another directory is there.
-    pub fn attr_in(&self, path: &TreePath, dir: Option<Inode>) -> Sys<Option<Attr>> {
-        let (Some(is), Some((parent, name))) = (dir, path.split()) else {
+    pub fn attr_in(&self, path: &TreePath, through: Option<Through>) -> Sys<Option<Attr>> {
+        let (Some(through), Some((parent, name))) = (through, path.split()) else {
             return self.attr(path);
         };
         let dir = self.open(&parent, libc::O_PATH | libc::O_DIRECTORY)?;
-        check_inode(&dir, Some(is))?;
+        check_through(&dir, Some(through))?;
         self.shown(path, sys::stat(dir.as_fd(), name))
     }
 
@@ -271,13 +271,13 @@ impl Lower {
         )
     }
 
-    /// Text of a symbolic link, which has this inode, if one is given.
+    /// Text of a symbolic link, of this one, if one is given.
     ///
     /// # Errors
     /// Those of the file system; EINVAL if it is no link, ENOENT if it is another one.
-    pub fn link_text(&self, path: &TreePath, is: Option<Inode>) -> Sys<Vec<u8>> {
+    pub fn link_text(&self, path: &TreePath, through: Option<Through>) -> Sys<Vec<u8>> {
         let fd = self.open(path, libc::O_PATH)?;
-        check_inode(&fd, is)?;
+        check_through(&fd, through)?;
         match sys::readlink(fd.as_fd(), b"") {
             // `readlinkat` gives ENOENT for a descriptor that is no link.
             Err(Errno::NOENT) => Err(Errno::INVAL),
@@ -285,7 +285,7 @@ impl Lower {
         }
     }
 
-    /// The first `limit` names after `after`, of the directory that has this inode, if one is given. `None` if the directory has more than `inline` entries;
+    /// The first `limit` names after `after`, of this directory, if one is given. `None` if the directory has more than `inline` entries;
     /// it was not read to its end then.
     ///
     /// The whole directory is read for each page, because a file system lists names in no order. At most twice
@@ -296,13 +296,13 @@ impl Lower {
     pub fn list(
         &self,
         path: &TreePath,
-        is: Option<Inode>,
+        through: Option<Through>,
         after: Option<&[u8]>,
         limit: usize,
         inline: usize,
     ) -> Sys<Option<LowerPage>> {
         let fd = self.open(path, libc::O_RDONLY | libc::O_DIRECTORY)?;
-        check_inode(&fd, is)?;
+        check_through(&fd, through)?;
         let mut first = First::new(after, limit);
         let mut raw = Vec::new();
         let mut seen = 0;
@@ -318,10 +318,10 @@ impl Lower {
     }
 }
 
-/// ENOENT unless it has this inode, if one is given.
-fn check_inode(found: &OwnedFd, is: Option<Inode>) -> Sys<()> {
-    match is {
-        Some(is) if sys::stat(found.as_fd(), b"")?.inode() != is => Err(Errno::NOENT),
+/// ENOENT unless it is this, if something is given.
+fn check_through(found: &OwnedFd, through: Option<Through>) -> Sys<()> {
+    match through {
+        Some(through) if !through.is(&sys::stat(found.as_fd(), b"")?) => Err(Errno::NOENT),
         _ => Ok(()),
     }
 }

@@ -3,7 +3,7 @@
 use crate::ServerHandle;
 use crate::limits::{DESCRIPTORS_LOOKED_AT, INLINE_REMOVAL};
 use crate::namespace::State;
-use forebay_core::facts::{Attr, Facts, Inode};
+use forebay_core::facts::{Attr, Facts, Through};
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, ObjectName, Token};
 use forebay_core::request::{Known, Look, World};
@@ -97,13 +97,21 @@ impl World for Hand<'_> {
         self.server.sees_more_than(self.caller.1)
     }
 
-    fn lower(&self, path: &TreePath, through: Option<Inode>) -> Option<Result<Option<Attr>, i32>> {
+    fn lower(
+        &self,
+        path: &TreePath,
+        through: Option<Through>,
+    ) -> Option<Result<Option<Attr>, i32>> {
         let lower = &self.server.lower;
         let look = || lower.attr_in(path, through).map_err(|e| e.raw_os_error());
         (!lower.may_wait()).then(look)
     }
 
-    fn lower_link(&self, path: &TreePath, through: Option<Inode>) -> Option<Result<Vec<u8>, i32>> {
+    fn lower_link(
+        &self,
+        path: &TreePath,
+        through: Option<Through>,
+    ) -> Option<Result<Vec<u8>, i32>> {
         let lower = &self.server.lower;
         let look = || lower.link_text(path, through).map_err(|e| e.raw_os_error());
         (!lower.may_wait()).then(look)

@@ -2,7 +2,8 @@
 
 use super::effect::PfsLook;
 use crate::bridge::{Fact, Heard, Listed, ReadSet, Stand};
-use crate::facts::{Attr, Inode, LowerPage, Timestamp};
+use crate::facts::{Attr, LowerPage, Through, Timestamp};
+use crate::identity::Identity;
 use crate::path::TreePath;
 use crate::record::ObjectName;
 use std::cell::{Cell, RefCell};
@@ -25,6 +26,15 @@ struct Stood {
     listed: Lists,
 }
 
+/// What few requests learn.
+#[derive(Debug, Default)]
+struct Seldom {
+    /// Files that somebody was found to have open.
+    held: BTreeSet<TreePath>,
+    /// The directories out of which something was renamed, by the places where it was.
+    left: BTreeMap<TreePath, Identity>,
+}
+
 /// Facts that were not at hand and have been obtained. Those of few requests are in boxes: each request allocates this.
 #[derive(Debug, Default)]
 pub struct Known {
@@ -32,11 +42,10 @@ pub struct Known {
     pfs_changes: u64,
     attrs: RefCell<BTreeMap<TreePath, Option<Attr>>>,
     links: RefCell<BTreeMap<TreePath, Vec<u8>>>,
+    seldom: RefCell<Option<Box<Seldom>>>,
     /// Pages by directory. A decision starts again after each new page, so all its pages are kept: two for a
     /// listing, all for a check that a directory is empty.
     lists: BTreeMap<TreePath, Vec<Arc<LowerPage>>>,
-    /// Files that somebody was found to have open.
-    held: BTreeSet<TreePath>,
     /// Attributes of backing objects. A request looks at each once: its steps mostly follow each other within microseconds,
     /// and a look is a system call.
     objects: RefCell<Vec<(ObjectName, Attr)>>,
@@ -99,7 +108,9 @@ impl Known {
         self.attrs.get_mut().clear();
         self.links.get_mut().clear();
         self.lists.clear();
-        self.held.clear();
+        if let Some(seldom) = self.seldom.get_mut() {
+            seldom.held.clear();
+        }
     }
 
     /// Forgets all attributes.
@@ -132,11 +143,15 @@ impl Known {
     }
 
     pub(super) fn put_held(&mut self, path: TreePath) {
-        self.held.insert(path);
+        let seldom = self.seldom.get_mut().get_or_insert_default();
+        seldom.held.insert(path);
     }
 
     pub(super) fn is_held_in_place(&self, path: &TreePath) -> bool {
-        self.held.contains(path)
+        let seldom = self.seldom.borrow();
+        seldom
+            .as_ref()
+            .is_some_and(|seldom| seldom.held.contains(path))
     }
 
     pub(super) fn put_object(&self, object: ObjectName, attr: Attr) {
@@ -163,13 +178,31 @@ impl Known {
     }
 
     /// What this look goes through, as this request has seen it: the directory that an entry is in, the directory that is listed, the link
-    /// that is read. `None`: it has not.
-    pub fn through(&self, look: &PfsLook) -> Option<Inode> {
+    /// that is read. Of something renamed: the directory out of which it was. `None`: it has not.
+    pub fn through(&self, look: &PfsLook) -> Option<Through> {
         let seen = match look {
-            PfsLook::Attr(path) => self.attr(&path.split()?.0),
+            PfsLook::Attr(path) => {
+                if let Some(dir) = self
+                    .seldom
+                    .borrow()
+                    .as_ref()
+                    .and_then(|seldom| seldom.left.get(path))
+                {
+                    return Some(Through::Known(*dir));
+                }
+                self.attr(&path.split()?.0)
+            }
             PfsLook::Link(path) | PfsLook::List { dir: path, .. } => self.attr(path),
         };
-        seen.flatten().as_ref().map(Attr::inode)
+        let seen = seen.flatten();
+        seen.map(|attr| Through::Seen(attr.inode()))
+    }
+
+    /// Something was renamed from this place, out of this directory.
+    pub(super) fn put_left(&self, origin: &TreePath, dir: Identity) {
+        let mut seldom = self.seldom.borrow_mut();
+        let seldom = seldom.get_or_insert_default();
+        seldom.left.insert(origin.clone(), dir);
     }
 
     pub(super) fn link(&self, path: &TreePath) -> Option<Vec<u8>> {

@@ -7,8 +7,8 @@ use crate::bridge::{
     Listed, RangeRead, ReadSet, SpeakersRead, digest, digest_of_children, range_digest,
 };
 use crate::facts::{
-    Attr, CHILDREN_PER_PAGE, Facts, Fresh, Inode, LowerPage, Need, NewKind, NewObject, Outcome,
-    Stop, errno,
+    Attr, CHILDREN_PER_PAGE, Facts, Fresh, LowerPage, Need, NewKind, NewObject, Outcome, Stop,
+    Through, errno,
 };
 use crate::fault::Fault;
 use crate::home::mix;
@@ -68,9 +68,11 @@ pub trait World {
         false
     }
     /// `lstat` on the PFS; `None` where a look may wait. `through`: see [`Known::through`](super::Known::through).
-    fn lower(&self, path: &TreePath, through: Option<Inode>) -> Option<Result<Option<Attr>, i32>>;
+    fn lower(&self, path: &TreePath, through: Option<Through>)
+    -> Option<Result<Option<Attr>, i32>>;
     /// Text of a symbolic link on the PFS; `None` where a look may wait.
-    fn lower_link(&self, path: &TreePath, through: Option<Inode>) -> Option<Result<Vec<u8>, i32>>;
+    fn lower_link(&self, path: &TreePath, through: Option<Through>)
+    -> Option<Result<Vec<u8>, i32>>;
     /// See [`Facts::above_root`].
     ///
     /// # Errors
@@ -231,7 +233,18 @@ impl<'a> Look<'a> {
         Ok(page.speakers.clone())
     }
 
-    fn through(&self, look: &PfsLook) -> Option<Inode> {
+    /// The record of what was renamed from this place of the PFS, if whoever asks may see less than the bridge.
+    fn renamed_from(&self, lower: &TreePath) -> Outcome<Option<PathRecord>> {
+        if !self.world.sees_more_than_the_caller() {
+            return Ok(None);
+        }
+        match self.world.moved(lower) {
+            Some(path) => self.world.tables().get(&path).map_err(Stop::from),
+            None => Ok(None),
+        }
+    }
+
+    fn through(&self, look: &PfsLook) -> Option<Through> {
         match self.world.sees_more_than_the_caller() {
             true => self.known.through(look),
             false => None,
@@ -375,25 +388,36 @@ impl Facts for Look<'_> {
 
     fn lower(&self, path: &TreePath) -> Outcome<Option<Attr>> {
         self.saw_pfs.set(true);
-        match self.known.attr(path) {
-            Some(attr) => Ok(attr),
+        let renamed = self.renamed_from(path)?;
+        if let Some(out_of) = renamed.as_ref().and_then(|renamed| renamed.dirs().out_of) {
+            self.known.put_left(path, out_of);
+        }
+        let found = match self.known.attr(path) {
+            Some(attr) => attr,
             None => match self
                 .world
                 .lower(path, self.through(&PfsLook::Attr(path.clone())))
             {
                 // Another directory is in the place of the one that it was judged by: all is looked at anew.
-                Some(Err(libc::ENOENT)) => Err(Stop::Need(Need::Lower(path.clone()))),
+                Some(Err(libc::ENOENT)) => return Err(Stop::Need(Need::Lower(path.clone()))),
                 Some(attr) => {
                     let attr = attr.map_err(Stop::Errno)?;
                     if !self.world.is_single() || self.world.sees_more_than_the_caller() {
                         // The second look at the records tells whether it holds, so it is not taken anew then.
                         self.known.put_attr(path.clone(), attr);
                     }
-                    Ok(attr)
+                    attr
                 }
-                None => Err(Stop::Need(Need::Lower(path.clone()))),
+                None => return Err(Stop::Need(Need::Lower(path.clone()))),
             },
-        }
+        };
+        // Where the directory is not known, only the thing itself is.
+        Ok(found.filter(|attr| {
+            renamed.is_none_or(|renamed| {
+                renamed.dirs().out_of.is_some()
+                    || renamed.arriving.is_none_or(|known| known.is_inode_of(attr))
+            })
+        }))
     }
 
     fn lower_link(&self, path: &TreePath) -> Outcome<Vec<u8>> {
@@ -404,6 +428,7 @@ impl Facts for Look<'_> {
                 .world
                 .lower_link(path, self.through(&PfsLook::Link(path.clone())))
             {
+                Some(Err(libc::ENOENT)) => Err(Stop::Need(Need::LowerLink(path.clone()))),
                 Some(text) => {
                     let text = text.map_err(Stop::Errno)?;
                     if !self.world.is_single() {

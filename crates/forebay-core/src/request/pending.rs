@@ -5,7 +5,7 @@ use super::grant::{self, Form, Granting};
 use super::known::{Known, Lists};
 use super::look::{Look, World};
 use crate::bridge::{Mutation, ReadSet};
-use crate::facts::{Fresh, Inode, Need, NewKind, NewObject, Settings, Stop};
+use crate::facts::{Fresh, Need, NewKind, NewObject, Settings, Stop, Through};
 use crate::ops::{self, Answer, Decision, GrantTarget, Op, Request, Unseen};
 use crate::path::TreePath;
 use crate::record::ObjectName;
@@ -472,7 +472,7 @@ impl Pending {
     }
 
     /// See [`Known::through`].
-    pub fn through(&self, look: &PfsLook) -> Option<Inode> {
+    pub fn through(&self, look: &PfsLook) -> Option<Through> {
         self.known.through(look)
     }
 

@@ -5,7 +5,7 @@ mod links;
 use super::*;
 use crate::bridge::tests::Table;
 use crate::bridge::{Fact, Verdict};
-use crate::facts::{Attr, Cred, Fresh, Inode, LowerEntry, LowerPage, Need, NewKind, Settings};
+use crate::facts::{Attr, Cred, Fresh, LowerEntry, LowerPage, Need, NewKind, Settings, Through};
 use crate::ops::{Answer, GrantTarget, Op, Path, Request, Start};
 use crate::path::TreePath;
 use crate::record::{BridgeId, Kind, ObjectId, ObjectName, PathRecord, Token, Transit};
@@ -59,7 +59,7 @@ impl World for Hand {
     fn link_text(&self, object: ObjectName) -> Result<Vec<u8>, i32> {
         self.texts.get(&object).cloned().ok_or(libc::EINVAL)
     }
-    fn lower(&self, path: &TreePath, _: Option<Inode>) -> Option<Result<Option<Attr>, i32>> {
+    fn lower(&self, path: &TreePath, _: Option<Through>) -> Option<Result<Option<Attr>, i32>> {
         let lower = self.lower.as_ref()?;
         Some(Ok(if path.is_root() {
             Some(dir())
@@ -67,7 +67,7 @@ impl World for Hand {
             lower.get(path).copied()
         }))
     }
-    fn lower_link(&self, _: &TreePath, _: Option<Inode>) -> Option<Result<Vec<u8>, i32>> {
+    fn lower_link(&self, _: &TreePath, _: Option<Through>) -> Option<Result<Vec<u8>, i32>> {
         None
     }
     fn is_plain(&self, _: ObjectName) -> bool {

@@ -4,7 +4,7 @@
 use crate::ServerHandle;
 use crate::in_place;
 use crate::log::Cause;
-use forebay_core::facts::{Attr, Inode, Judged, LOWER_PAGE_ENTRIES, NewKind, NewObject};
+use forebay_core::facts::{Attr, Inode, Judged, LOWER_PAGE_ENTRIES, NewKind, NewObject, Through};
 use forebay_core::ops::GrantTarget;
 use forebay_core::path::TreePath;
 use forebay_core::record::ObjectName;
@@ -17,8 +17,8 @@ use std::sync::Arc;
 /// One effect to be carried out.
 pub enum Task {
     /// Look at the PFS.
-    /// Through the directory with this inode: see [`forebay_core::request::Known::through`].
-    Look(PfsLook, Option<Inode>),
+    /// Through this: see [`forebay_core::request::Known::through`].
+    Look(PfsLook, Option<Through>),
     /// Write times of directories that wait.
     WriteTimes,
     /// Open what is granted.
@@ -176,7 +176,7 @@ pub(super) fn look(
     server: &ServerHandle,
     session: u64,
     look: &PfsLook,
-    through: Option<Inode>,
+    through: Option<Through>,
     inline: usize,
 ) -> Option<Result<Looked, i32>> {
     let lower = &server.lower;

@@ -5,7 +5,7 @@ use super::env::Env;
 use super::history::ino;
 use super::pfs::Pfs;
 use forebay_core::bridge::{Bridge, Listed, Mutation, version};
-use forebay_core::facts::{Attr, Inode};
+use forebay_core::facts::{Attr, Through};
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, ObjectId, ObjectName, Token};
 use forebay_core::request::World;
@@ -109,12 +109,12 @@ impl World for Hand<'_> {
         text.cloned().ok_or(libc::EINVAL)
     }
 
-    fn lower(&self, path: &TreePath, _: Option<Inode>) -> Option<Result<Option<Attr>, i32>> {
+    fn lower(&self, path: &TreePath, _: Option<Through>) -> Option<Result<Option<Attr>, i32>> {
         let attr = || self.look(self.pfs_fails).map(|()| self.pfs.attr(path));
         (!self.is_slow).then(attr)
     }
 
-    fn lower_link(&self, path: &TreePath, _: Option<Inode>) -> Option<Result<Vec<u8>, i32>> {
+    fn lower_link(&self, path: &TreePath, _: Option<Through>) -> Option<Result<Vec<u8>, i32>> {
         let text = || {
             self.look(self.pfs_fails)?;
             self.pfs.link_text(path, &self.env.texts)

@@ -213,6 +213,44 @@ fn what_a_user_removes_or_renames_goes_from_no_directory_of_another_one_that_has
     }
 }
 
+/// The old place of what was renamed is a path of the PFS, at which another directory may lie by now.
+#[test]
+fn what_was_renamed_out_of_a_directory_is_looked_for_in_that_alone() {
+    as_root!();
+    for renames in [
+        "mallory mv pfs/top/nd/f pfs/top/g; mallory mv pfs/top/nd/dir pfs/top/gd",
+        "mallory mkdir pfs/top/n; mallory mv pfs/top/nd/f pfs/top/n/g; mallory mv pfs/top/nd/dir pfs/top/n/gd; \
+         mallory mv pfs/top/n/g pfs/top/n/gd pfs/top",
+        "mv pfs/top/nd/f pfs/top/g; mv pfs/top/nd/dir pfs/top/gd",
+    ] {
+        let stage = Stage::new();
+        by_root(&stage, BEFORE).ends_with(0);
+        by_root(
+            &stage,
+            "mkdir -p pfs/top/nd/dir/in pfs/top/vd/dir/in; echo own > pfs/top/nd/dir/in/f; \
+             echo secret | tee pfs/top/vd/f pfs/top/vd/dir/in/f > pfs/top/vd/dir/in/secret; \
+             chmod -R a+rwX pfs/top/nd/dir pfs/top/vd/dir pfs/top/vd/f",
+        )
+        .ends_with(0);
+        finish(run(&stage, &["--no-drain"], renames)).ends_with(0);
+        by_root(&stage, SWAP).ends_with(0);
+        let attack = "mallory sh -c 'cd pfs/top; cat g gd/in/f; ls -R gd; rm gd/in/f; mv gd/in/secret .; \
+                      echo evil > gd/in/secret; cd gd/in && rm f' 2> /dev/null || true";
+        let said = finish(run(&stage, &["--no-drain", "-q"], attack)).ends_with(0);
+        assert!(!said.out.contains("secret"), "{renames}: {said:?}");
+        stage.say(&["drain", "--buffer", "pfs"]);
+        let inner = stage.pfs().join("top/nd/dir/in");
+        assert_eq!(in_victims(&inner), ["f", "secret"], "{renames}");
+        for name in ["f", "secret"] {
+            assert_eq!(
+                fs::read(inner.join(name)).unwrap(),
+                b"secret\n",
+                "{renames}"
+            );
+        }
+    }
+}
+
 #[test]
 fn what_root_decides_about_a_swapped_directory_is_done_in_the_one_that_is_there_now() {
     as_root!();

@@ -9,7 +9,7 @@ mod conclude;
 mod doubt;
 
 use crate::bridge::{Mutation, ReadSet};
-use crate::drain::act::{Act, DrainVerdict, Got, NewDir, Trouble, Work};
+use crate::drain::act::{Act, DrainVerdict, Got, NewDir, OTHER_DIR, Trouble, Work};
 use crate::drain::commits::commit_of;
 use crate::drain::drain_facts::DrainFacts;
 use crate::drain::going::Going;
@@ -466,7 +466,8 @@ impl Strand for Move {
                 if did.is_ok() {
                     self.note(sheet);
                 }
-                let has_stayed = did.is_err_and(|e| e.errno != libc::EEXIST);
+                let is_untouched = |e: Trouble| e.errno == libc::EEXIST || e.operation == OTHER_DIR;
+                let has_stayed = did.is_err_and(|e| !is_untouched(e));
                 self.may_be_on_its_way = has_stayed && self.going.is_some();
                 let is_unclear = did.is_err_and(Trouble::may_be_done);
                 self.finish(did);
