@@ -315,11 +315,16 @@ impl Walk<'_> {
         })
         .skip(1)
         .collect();
-        // As a program goes: each is looked at in the one before.
+        // As a program goes: each is looked at in the one before. All are, also behind one that refuses: who is let in all the same may go
+        // up from here.
+        let mut reached = Ok(());
         while let Some(at) = above.pop() {
-            self.check_dir(&self.dir_at(&at)?, SEARCH)?;
+            match self.check_dir(&self.dir_at(&at)?, SEARCH) {
+                Err(Stop::Errno(libc::EACCES)) => reached = errno(libc::EACCES),
+                checked => checked?,
+            }
         }
-        Ok(())
+        reached
     }
 
     /// What `name` is in `dir`: the record and the node.

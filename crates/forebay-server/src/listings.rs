@@ -10,9 +10,18 @@ use std::sync::Arc;
 
 type List = Arc<LowerPage>;
 
+/// A listing of one user: numbers can be guessed, and others may not see what this one may.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Session {
+    /// Whose it is.
+    pub user: u32,
+    /// 0: a new one.
+    pub number: u64,
+}
+
 #[derive(Default)]
 struct Inner {
-    kept: HashMap<u64, Kept>,
+    kept: HashMap<Session, Kept>,
     entries: usize,
     clock: u64,
     last_session: u64,
@@ -36,7 +45,7 @@ impl Kept {
 pub struct Listings(Mutex<Inner>);
 
 impl Inner {
-    fn remove(&mut self, session: u64) {
+    fn remove(&mut self, session: Session) {
         if let Some(kept) = self.kept.remove(&session) {
             self.entries -= kept.entries();
         }
@@ -45,8 +54,8 @@ impl Inner {
 
 impl Listings {
     /// The listing that `session` has of `path`.
-    pub fn get(&self, session: u64, path: &TreePath) -> Option<List> {
-        if session == 0 {
+    pub fn get(&self, session: Session, path: &TreePath) -> Option<List> {
+        if session.number == 0 {
             return None;
         }
         let mut inner = self.0.lock();
@@ -58,19 +67,17 @@ impl Listings {
         (at == path).then(|| list.clone())
     }
 
-    /// Keeps a listing for its next part and returns its session, a new one for 0.
-    pub fn keep(&self, session: u64, lower: Option<(TreePath, List)>) -> u64 {
+    /// Keeps a listing for its next part and returns the number of its session, a new one for 0.
+    pub fn keep(&self, mut session: Session, lower: Option<(TreePath, List)>) -> u64 {
         let mut inner = self.0.lock();
         inner.clock += 1;
-        let session = if session == 0 {
+        if session.number == 0 {
             inner.last_session += 1;
-            inner.last_session
-        } else {
-            session
-        };
+            session.number = inner.last_session;
+        }
         if lower.is_none() {
             // A listing from the tables alone is not kept; the last name says where it goes on.
-            return session;
+            return session.number;
         }
         inner.remove(session);
         let kept = Kept {
@@ -86,12 +93,12 @@ impl Listings {
             };
             inner.remove(oldest);
         }
-        session
+        session.number
     }
 
     /// The listing has ended.
-    pub fn end(&self, session: u64) {
-        if session != 0 {
+    pub fn end(&self, session: Session) {
+        if session.number != 0 {
             self.0.lock().remove(session);
         }
     }
@@ -118,13 +125,17 @@ mod tests {
     fn the_listing_not_used_for_longest_goes_and_the_number_is_bounded() {
         let listings = Listings::default();
         let dir = TreePath::new(*b"d").unwrap();
-        let first = listings.keep(0, Some((dir.clone(), list(1))));
-        let second = listings.keep(0, Some((dir.clone(), list(1))));
+        let of = |number| Session { user: 7, number };
+        let keep = || of(listings.keep(of(0), Some((dir.clone(), list(1)))));
+        let (first, second) = (keep(), keep());
         for _ in 2..LISTINGS {
-            listings.keep(0, Some((dir.clone(), list(1))));
+            keep();
         }
+        let guessed = Session { user: 8, ..first };
+        assert!(listings.get(guessed, &dir).is_none());
+        listings.end(guessed);
         assert!(listings.get(first, &dir).is_some());
-        listings.keep(0, Some((dir.clone(), list(1))));
+        keep();
         assert!(listings.get(first, &dir).is_some());
         assert!(listings.get(second, &dir).is_none());
         assert!(listings.get(first, &TreePath::root()).is_none());

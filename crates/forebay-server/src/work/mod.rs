@@ -14,6 +14,7 @@ use crate::ServerHandle;
 use crate::answer::Answered;
 use crate::follow::{self, AfterSync};
 use crate::limits::{INLINE_LISTING, INLINE_REMOVAL, INLINE_STAGE_BYTES};
+use crate::listings::Session;
 use crate::log::Cause;
 use crate::namespace::Committed;
 use crate::wakers::Waker;
@@ -128,6 +129,14 @@ impl Work {
         self.caller.1
     }
 
+    /// Its listing.
+    fn session(&self) -> Session {
+        Session {
+            user: self.user(),
+            number: self.session,
+        }
+    }
+
     /// Goes on until it is answered or has to wait. `waker` is told who waits.
     pub fn advance(&mut self, server: &ServerHandle, waker: Waker) -> Stand {
         match self.is_long {
@@ -202,7 +211,7 @@ impl Work {
                     };
                     let looked = match self.blocks_on(server, &look) {
                         true => None,
-                        false => task::look(server, self.session, &look, through, inline),
+                        false => task::look(server, self.session(), &look, through, inline),
                     };
                     match looked {
                         Some(outcome) => self.take(server, Outcome::Looked(outcome)),
@@ -427,7 +436,7 @@ impl Work {
     fn blocks_on(&self, server: &ServerHandle, look: &PfsLook) -> bool {
         let is_kept = match look {
             PfsLook::List { dir, after } => {
-                let kept = server.listings.get(self.session, dir);
+                let kept = server.listings.get(self.session(), dir);
                 kept.is_some_and(|page| page.covers(after.as_deref()))
             }
             _ => false,

@@ -82,9 +82,9 @@ fn listing(server: &ServerHandle, work: &Work, entries: &[Entry], more: bool) ->
     if more || !all_fit {
         let kept = work.pending.known().last_list();
         let kept = kept.map(|(dir, page)| (dir.clone(), page.clone()));
-        answered.aux = server.listings.keep(work.session, kept);
+        answered.aux = server.listings.keep(work.session(), kept);
     } else {
-        server.listings.end(work.session);
+        server.listings.end(work.session());
     }
     answered
 }

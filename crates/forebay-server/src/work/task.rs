@@ -3,6 +3,7 @@
 
 use crate::ServerHandle;
 use crate::in_place;
+use crate::listings::Session;
 use crate::log::Cause;
 use forebay_core::facts::{Attr, Inode, Judged, LOWER_PAGE_ENTRIES, NewKind, NewObject, Through};
 use forebay_core::ops::GrantTarget;
@@ -118,7 +119,7 @@ impl Task {
     fn attempt(&self, server: &ServerHandle, on_lease: OnLease) -> Option<Outcome> {
         Some(match self {
             Task::Look(look, through) => {
-                let found = self::look(server, 0, look, *through, usize::MAX);
+                let found = self::look(server, Session::default(), look, *through, usize::MAX);
                 Outcome::Looked(found.unwrap_or(Err(libc::EIO)))
             }
             Task::WriteTimes => {
@@ -174,7 +175,7 @@ impl Task {
 /// Looks at the PFS. `None`: the directory has more than `inline` entries.
 pub(super) fn look(
     server: &ServerHandle,
-    session: u64,
+    session: Session,
     look: &PfsLook,
     through: Option<Through>,
     inline: usize,
