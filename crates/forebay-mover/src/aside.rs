@@ -6,7 +6,8 @@ use crate::pfs::{self, During, Trouble, Work};
 use crate::removal::{self, Spared};
 use crate::touched::Touched;
 use forebay_core::drain::{
-    AsideFate, AsideNote, Tick, clock_path, is_for_the_drain_alone, names_beside, paths_aside,
+    AsideFate, AsideNote, OTHER_DIR, Tick, clock_path, is_for_the_drain_alone, names_beside,
+    paths_aside,
 };
 use forebay_core::facts::Timestamp;
 use forebay_core::identity::Identity;
@@ -118,7 +119,7 @@ pub(crate) enum Refused {
 }
 
 /// A directory that is to go.
-pub(crate) struct Going<'d> {
+pub(crate) struct GoingDir<'d> {
     /// The directory that it is in.
     pub(crate) dir: BorrowedFd<'d>,
     /// Its path.
@@ -135,7 +136,7 @@ pub(crate) struct Going<'d> {
 pub(crate) fn put(
     lower: &Lower,
     notes: &PfsNotes,
-    going: &Going<'_>,
+    going: &GoingDir<'_>,
     aside: &TreePath,
     check: impl Fn() -> Work<()>,
 ) -> Result<TreePath, Refused> {
@@ -183,7 +184,7 @@ pub(crate) fn put_back(
     lower: &Lower,
     notes: &PfsNotes,
     aside: &TreePath,
-    going: &Going<'_>,
+    going: &GoingDir<'_>,
 ) -> Work<TreePath> {
     let path = going.path;
     let around = pfs::parent(lower, aside)?;
@@ -353,8 +354,11 @@ fn back_to_its_place(lower: &Lower, note: &AsideNote) -> Work<TreePath> {
         pfs::check_within(dir.as_fd(), note.within)?;
         Ok(dir)
     });
-    let Ok(dir) = dir else {
-        return name_beside(lower, aside, path.name());
+    let dir = match dir {
+        Err(e) if e.operation == OTHER_DIR || e.is_absence() => {
+            return name_beside(lower, aside, path.name());
+        }
+        dir => dir?,
     };
     let around = pfs::parent(lower, aside)?;
     let back = pfs::give_back_in(around.as_fd(), aside.name(), dir.as_fd(), path.name())?;

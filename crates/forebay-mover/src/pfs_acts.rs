@@ -1,6 +1,6 @@
 //! Names change on the PFS, and directories come and go.
 
-use crate::aside::{self, Going, Refused};
+use crate::aside::{self, GoingDir, Refused};
 use crate::counters::Counters;
 use crate::known;
 use crate::pfs::{self, During, Trouble};
@@ -191,7 +191,7 @@ impl Removal<'_> {
             in_it.replace(Some(dirs));
             Ok(())
         };
-        let going = Going {
+        let going = GoingDir {
             dir: dir.as_fd(),
             path,
             ino,
@@ -264,7 +264,7 @@ impl Removal<'_> {
     fn give_back_another(
         &self,
         taken: &OwnedFd,
-        going: &Going<'_>,
+        going: &GoingDir<'_>,
         aside: &TreePath,
     ) -> pfs::Work<()> {
         let expected = sys::stat(taken.as_fd(), b"").during("stat")?;
@@ -687,7 +687,7 @@ mod tests {
         let removal = tree.removal(&touched);
         let give_back = |from: &str, aside: &str| {
             let from = path(from);
-            let going = Going {
+            let going = GoingDir {
                 dir: tree.lower.root(),
                 path: &from,
                 ino: 0,

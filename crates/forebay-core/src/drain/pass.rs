@@ -64,10 +64,8 @@ pub struct Drain {
     tickets: ActTicket,
     /// Notes of workplaces that were found at the beginning.
     found_notes: Vec<Vec<u8>>,
-    /// Notes of orphans that are still to be looked at.
-    orphans: Vec<KeyValue>,
-    /// So those of files that were on their way out.
-    going: Vec<KeyValue>,
+    /// Notes, of the kind of this round, that are still to be looked at.
+    notes: Vec<KeyValue>,
     /// What is chosen about changes of others.
     choices: VecDeque<SideChoice>,
     /// What an earlier program has noted instead of marks.
@@ -126,8 +124,7 @@ impl Drain {
             found_notes: Vec::new(),
             choices: VecDeque::new(),
             intended: None,
-            orphans: Vec::new(),
-            going: Vec::new(),
+            notes: Vec::new(),
             sheet: Sheet::new(terms),
         }
     }

@@ -202,6 +202,16 @@ impl Walk {
     }
 }
 
+/// What no kernel has said is told without one.
+fn in_words(reason: Reason) -> Reason {
+    match reason {
+        Reason::Refused(trouble) if trouble.operation == OTHER_DIR => {
+            Reason::Blocked(OTHER_DIR.to_owned())
+        }
+        reason => reason,
+    }
+}
+
 impl Sheet {
     pub(super) fn new(terms: PassTerms) -> Self {
         Sheet {
@@ -234,13 +244,7 @@ impl Sheet {
 
     /// Something that has a record fails to get to the PFS. It is listed if the record is dirty in the end. The first reason counts.
     pub(super) fn leave(&mut self, path: &TreePath, bytes: u64, reason: Reason) {
-        let reason = match reason {
-            // No kernel has said that.
-            Reason::Refused(trouble) if trouble.operation == OTHER_DIR => {
-                Reason::Blocked(OTHER_DIR.to_owned())
-            }
-            reason => reason,
-        };
+        let reason = in_words(reason);
         if self.failed.len() < MOST_LEFT {
             let left = Left {
                 path: path.clone(),
@@ -379,6 +383,7 @@ impl Sheet {
 
     /// Something is left on the PFS at a path that no record has: [`Sheet::leave`] would not list it. The first reason counts.
     pub(super) fn leave_without_record(&mut self, path: &TreePath, reason: Reason) {
+        let reason = in_words(reason);
         self.without_record.entry(path.clone()).or_insert(reason);
     }
 

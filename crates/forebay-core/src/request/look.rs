@@ -244,9 +244,9 @@ impl<'a> Look<'a> {
         }
     }
 
-    fn through(&self, look: &PfsLook) -> Option<Through> {
+    fn through(&self, look: impl FnOnce() -> PfsLook) -> Option<Through> {
         match self.world.sees_more_than_the_caller() {
-            true => self.known.through(look),
+            true => self.known.through(&look()),
             false => None,
         }
     }
@@ -396,7 +396,7 @@ impl Facts for Look<'_> {
             Some(attr) => attr,
             None => match self
                 .world
-                .lower(path, self.through(&PfsLook::Attr(path.clone())))
+                .lower(path, self.through(|| PfsLook::Attr(path.clone())))
             {
                 // Another directory is in the place of the one that it was judged by: all is looked at anew.
                 Some(Err(libc::ENOENT)) => return Err(Stop::Need(Need::Lower(path.clone()))),
@@ -426,7 +426,7 @@ impl Facts for Look<'_> {
             Some(text) => Ok(text),
             None => match self
                 .world
-                .lower_link(path, self.through(&PfsLook::Link(path.clone())))
+                .lower_link(path, self.through(|| PfsLook::Link(path.clone())))
             {
                 Some(Err(libc::ENOENT)) => Err(Stop::Need(Need::LowerLink(path.clone()))),
                 Some(text) => {

@@ -99,7 +99,7 @@ impl Scene {
         let ino = sys::stat(self.lower.root(), b"up/d").unwrap().ino;
         let aside = up.join(&discarded_name(ObjectId(7)));
         let dir = pfs::parent(&self.lower, &path).unwrap();
-        let going = Going {
+        let going = GoingDir {
             dir: dir.as_fd(),
             path: &path,
             ino,

@@ -23,7 +23,7 @@ use crate::facts::{Outcome, Stop};
 use crate::path::TreePath;
 use crate::record::{BridgeId, Kind, PathRecord};
 use crate::speakers::Word;
-use crate::table::Order;
+use crate::table::{KeyValue, Order};
 
 /// Tasks that wait for a batch are looked for ahead of it up to this number.
 const TASKS_AHEAD: usize = 2048;
@@ -60,7 +60,7 @@ impl Drain {
         }
         match self.round {
             Round::Resume => self.begin_resume(facts)?,
-            Round::GoOn => self.begin_to_go_on(facts)?,
+            Round::GoOn => self.begin_noted(facts, going::NOTES, GoOn::noted)?,
             Round::Choose if self.sheet.stopping => {
                 let rest = self.choices.drain(..);
                 let rest = rest.map(|choice| (choice.path, NOT_TRIED.to_owned()));
@@ -77,7 +77,7 @@ impl Drain {
                 self.once(|| WorkplaceSweep::new(vec![TreePath::root()], of));
             }
             Round::Evacuate => return self.begin_evacuation(facts),
-            Round::Orphans => self.begin_orphan(facts)?,
+            Round::Orphans => self.begin_noted(facts, orphans::NOTES, Orphan::noted)?,
             Round::Clear => {
                 return self.begin_move(facts, |record| {
                     let is_due = record.kind == Kind::Whiteout || record.hides.is_some();
@@ -241,21 +241,6 @@ impl Drain {
         Ok(())
     }
 
-    fn begin_to_go_on(&mut self, facts: &dyn DrainFacts) -> Outcome<()> {
-        if !std::mem::replace(&mut self.has_begun, true) {
-            self.going = facts.notes(going::NOTES)?;
-        }
-        match self.going.pop() {
-            Some(note) => {
-                if let Some(go_on) = GoOn::noted(&note) {
-                    self.start(go_on);
-                }
-            }
-            None => self.advance(),
-        }
-        Ok(())
-    }
-
     fn begin_sweep(&mut self, facts: &dyn DrainFacts) -> Outcome<()> {
         if self.has_begun {
             self.advance();
@@ -315,15 +300,20 @@ impl Drain {
         }
     }
 
-    fn begin_orphan(&mut self, facts: &dyn DrainFacts) -> Outcome<()> {
+    /// A strand for each note of a kind.
+    fn begin_noted<S: Strand + 'static>(
+        &mut self,
+        facts: &dyn DrainFacts,
+        kind: &[u8],
+        strand: impl Fn(&KeyValue) -> Option<S>,
+    ) -> Outcome<()> {
         if !std::mem::replace(&mut self.has_begun, true) {
-            let notes = facts.notes(orphans::NOTES)?;
-            self.orphans = notes;
+            self.notes = facts.notes(kind)?;
         }
-        match self.orphans.pop() {
+        match self.notes.pop() {
             Some(note) => {
-                if let Some(orphan) = Orphan::noted(&note) {
-                    self.start(orphan);
+                if let Some(strand) = strand(&note) {
+                    self.start(strand);
                 }
             }
             None => self.advance(),
