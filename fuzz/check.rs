@@ -1,25 +1,36 @@
 //! What must hold for any bytes that arrive, whoever sent them.
 
 use forebay_wire::{
-    Attr, Base, DirEntries, DirEntryWriter, MAX_NAME_BYTES, MAX_PATH_BYTES, MAX_REQUEST_BYTES,
-    Reply, Request,
+    Attr, Base, DirEntries, DirEntryWriter, MAGIC, MAX_NAME_BYTES, MAX_PATH_BYTES,
+    MAX_REQUEST_BYTES, Reply, Request,
 };
 
-/// Decodes `bytes` in every way that there is. What decodes is within its limits, and
-/// encoded again it is the same.
-pub fn any_message(bytes: &[u8]) {
+/// Decodes `bytes` in every way that there is, also as a message of this version, since seeds outlive their version. What
+/// decodes is within its limits, and encoded again it is the same. Returns whether something decoded.
+pub fn any_message(bytes: &[u8]) -> bool {
+    let mut of_now = bytes.to_vec();
+    if let Some(magic) = of_now.first_chunk_mut() {
+        *magic = MAGIC.to_le_bytes();
+    }
+    decodes(bytes) | decodes(&of_now)
+}
+
+fn decodes(bytes: &[u8]) -> bool {
+    let mut decoded = false;
     if let Ok(request) = Request::decode(bytes) {
+        decoded = true;
         let mut again = vec![0; MAX_REQUEST_BYTES];
         let len = request.encode(&mut again).expect("what came fits");
         assert_eq!(Request::decode(&again[..len]), Ok(request));
         for (base, path) in [(request.base1, request.str1), (request.base2, request.str2)] {
             assert!(path.len() <= MAX_PATH_BYTES && !path.contains(&0));
-            if let Base::Lower(lower) = base {
+            if let Base::Lower(lower, _) = base {
                 assert!(lower.len() <= MAX_PATH_BYTES && !lower.contains(&0));
             }
         }
     }
     if let Ok(reply) = Reply::decode(bytes) {
+        decoded = true;
         let mut again = vec![0; bytes.len()];
         if let Ok(len) = reply.encode(&mut again) {
             assert_eq!(Reply::decode(&again[..len]), Ok(reply));
@@ -36,4 +47,5 @@ pub fn any_message(bytes: &[u8]) {
         let len = writer.len();
         assert_eq!(packed[..len], reply.body[..len]);
     }
+    decoded
 }

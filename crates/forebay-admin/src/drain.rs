@@ -133,6 +133,9 @@ pub enum Reason {
     /// Others have removed or renamed on the PFS the directory that it would be in.
     #[serde(rename = "no-directory")]
     NoDirectory,
+    /// On the PFS another directory is in the place of the one that it belongs in, or was renamed out of.
+    #[serde(rename = "other-directory")]
+    OtherDirectory,
     /// The PFS or the local disk refused.
     Error,
     /// What a drain has left in this directory of the PFS under names of its own could not be removed.

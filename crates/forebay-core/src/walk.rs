@@ -7,11 +7,12 @@
 //! leaves the buffer ends in [`Stop::Redirect`].
 
 use crate::access::{self, SEARCH};
-use crate::facts::{Attr, Cred, Facts, LabelParent, Outcome, Settings, Stop, errno};
+use crate::facts::{Attr, Cred, Facts, Inode, LabelParent, Outcome, Settings, Stop, errno};
 use crate::ops::{Path, Start, is_reserved};
 use crate::path::{TreePath, below};
 use crate::record::{Kind, ObjectName, PathRecord};
-use forebay_types::START_MOVED;
+use forebay_types::{START_MOVED, START_TAKEN};
+use std::cell::RefCell;
 
 /// Names that the drain uses on the PFS begin with this; they are not part of the namespace.
 pub const RESERVED_PREFIX: &[u8] = b".forebay-";
@@ -112,9 +113,21 @@ pub struct Walk<'a> {
     pub settings: &'a Settings,
     /// State of the world.
     pub facts: &'a dyn Facts,
+    /// Directories of the PFS, as this walk has seen them.
+    dirs: RefCell<Vec<(TreePath, Attr)>>,
 }
 
-impl Walk<'_> {
+impl<'a> Walk<'a> {
+    /// A new one.
+    pub fn new(cred: &'a Cred, settings: &'a Settings, facts: &'a dyn Facts) -> Self {
+        Walk {
+            cred,
+            settings,
+            facts,
+            dirs: RefCell::default(),
+        }
+    }
+
     /// Attributes of a node as `stat` shows them.
     pub fn attr(&self, node: &Node) -> Outcome<Attr> {
         match node {
@@ -137,11 +150,21 @@ impl Walk<'_> {
     pub fn dir_attr(&self, dir: &Dir) -> Outcome<Attr> {
         match &dir.place {
             Place::Born(object) => self.facts.attr(*object),
-            Place::Merged(lower) => match self.facts.lower(lower)? {
-                Some(attr) => Ok(attr),
-                None => errno(libc::ENOENT),
-            },
+            Place::Merged(lower) => self.merged_attr(lower),
         }
+    }
+
+    /// The same of a directory of the PFS. It is looked at once: all that is decided about it is about the same one.
+    pub fn merged_attr(&self, lower: &TreePath) -> Outcome<Attr> {
+        let is_it = |(path, _): &&(TreePath, Attr)| path == lower;
+        if let Some((_, attr)) = self.dirs.borrow().iter().find(is_it) {
+            return Ok(*attr);
+        }
+        let Some(attr) = self.facts.lower(lower)? else {
+            return errno(libc::ENOENT);
+        };
+        self.dirs.borrow_mut().push((lower.clone(), attr));
+        Ok(attr)
     }
 
     /// EXDEV where the directories of two names are on different file systems of the PFS: something is mounted there. A directory that was
@@ -271,13 +294,22 @@ impl Walk<'_> {
         }
     }
 
+    /// Is this the very directory that somebody has open, whatever others put in its place?
+    fn checked_start(&self, dir: Dir, inode: Inode) -> Outcome<Dir> {
+        match self.dir_attr(&dir) {
+            Ok(attr) if attr.inode() == inode => Ok(dir),
+            Ok(_) | Err(Stop::Errno(libc::ENOENT)) => errno(START_TAKEN),
+            Err(stop) => Err(stop),
+        }
+    }
+
     /// The directory where a path starts, if the caller may start there.
     pub fn start(&self, start: &Start) -> Outcome<Dir> {
         let dir = match start {
             Start::Root => self.dir_at(&TreePath::root()),
-            Start::Lower(lower) => match self.dir_of_lower(lower) {
+            Start::Lower(lower, inode) => match self.dir_of_lower(lower) {
                 Err(Stop::Errno(libc::ENOENT)) => errno(START_MOVED),
-                found => found,
+                found => self.checked_start(found?, *inode),
             },
             Start::Object(object) => match self.facts.path_of(*object)? {
                 Some(path) => self.dir_at(&path),
@@ -401,7 +433,7 @@ impl Walk<'_> {
             Start::Object(_) => tail
                 .rebase(&TreePath::root(), &self.start(&path.start)?.path)
                 .unwrap_or(tail),
-            Start::Lower(_) => return Ok(None),
+            Start::Lower(..) => return Ok(None),
         };
         let found = |path, dir, record, node| Found {
             path,

@@ -5,7 +5,7 @@ mod world;
 use forebay_core::facts::{Cred, Label, LabelParent, Settings, Stop};
 use forebay_core::identity::Identity;
 use forebay_core::label::{label_at, void_label};
-use forebay_core::ops::{Answer, GrantTarget, Op};
+use forebay_core::ops::{Answer, GrantTarget, Op, Path, Start};
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, Kind, ObjectId, ObjectName, PathRecord, Token};
 use forebay_core::repair::{self, Problem, Survivor, rebuild};
@@ -260,14 +260,71 @@ fn a_renamed_pfs_directory_shows_its_contents_under_the_new_name() {
     let names: Vec<_> = w.tree().into_keys().collect();
     assert_eq!(names, [p("e"), p("e/new"), p("e/sub"), p("e/sub/y")]);
     // A descriptor of the PFS directory still leads to the right place.
-    let name = w.run(Op::NameOf {
-        start: forebay_core::ops::Start::Lower(p("d/sub")),
-    });
+    let start = w.held("d/sub");
+    let name = w.run(Op::NameOf { start });
     assert_eq!(name, Ok(Answer::Bytes(b"/pfs/run/e/sub".to_vec())));
     // And back again.
     w.run(rename("e", "d")).unwrap();
     let names: Vec<_> = w.tree().into_keys().collect();
     assert_eq!(names, [p("d"), p("d/new"), p("d/sub"), p("d/sub/y")]);
+}
+
+#[test]
+fn what_is_named_relative_to_a_directory_is_in_that_one_and_in_no_other_at_its_path() {
+    let mut w = World::with_lower(&[
+        ("d", Lower::Dir),
+        ("d/x", Lower::File(1)),
+        ("e", Lower::Dir),
+        ("e/x", Lower::File(2)),
+    ]);
+    let (in_d, in_e) = (w.held("d"), w.held("e"));
+    let Start::Lower(_, other) = in_e else {
+        panic!("a directory of the PFS");
+    };
+    let Start::Lower(at, _) = &in_d else {
+        panic!("a directory of the PFS");
+    };
+    let below = |start: &Start| Path {
+        start: start.clone(),
+        bytes: b"x".to_vec(),
+    };
+    let swapped = Start::Lower(at.clone(), other);
+    let stat = |start: &Start| Op::Stat {
+        path: below(start),
+        follow: true,
+    };
+    let unlink = |start: &Start| Op::Unlink {
+        path: below(start),
+        dir: false,
+    };
+    w.run(stat(&in_d)).unwrap();
+    for op in [
+        stat(&swapped),
+        unlink(&swapped),
+        Op::NameOf {
+            start: swapped.clone(),
+        },
+    ] {
+        fails(w.run(op), forebay_types::START_TAKEN);
+    }
+    let over = Op::Rename {
+        old: below(&in_d),
+        new: below(&swapped),
+        flags: 0,
+    };
+    fails(w.run(over), forebay_types::START_TAKEN);
+    let Start::Lower(_, itself) = in_d else {
+        panic!("a directory of the PFS");
+    };
+    // It cannot be at both paths, although each was right when it was looked at.
+    let between = Op::Rename {
+        old: below(&in_d),
+        new: below(&Start::Lower(p("e"), itself)),
+        flags: 0,
+    };
+    fails(w.run(between), forebay_types::START_TAKEN);
+    assert!(w.table.is_empty());
+    w.run(unlink(&in_d)).unwrap();
 }
 
 #[test]
@@ -566,11 +623,8 @@ fn survivors(w: &World) -> Vec<Survivor> {
         removed_at_once: 256,
         devices: Default::default(),
     };
-    let walk = Walk {
-        cred: &world::root(),
-        settings: &settings,
-        facts: w,
-    };
+    let root = world::root();
+    let walk = Walk::new(&root, &settings, w);
     let survivor = |(path, record): (&TreePath, &PathRecord)| Survivor {
         object: record.object,
         label: label_at(&walk, path, record).unwrap(),
@@ -627,6 +681,7 @@ fn labels_alone_tell_which_records_there_were() {
                     copy_of: 0,
                     replaces: None,
                     drained: None,
+                    dirs: None,
                     ..record.clone()
                 };
                 (path.clone(), record)

@@ -2,7 +2,7 @@
 
 mod world;
 
-use forebay_core::facts::{Need, Stop};
+use forebay_core::facts::{Facts, Need, Stop};
 use forebay_core::ops::{Answer, Op, Path, Start};
 use forebay_core::path::TreePath;
 use forebay_core::record::Transit;
@@ -98,9 +98,10 @@ fn a_look_at_something_renamed_waits_while_it_moves_on_the_pfs() {
 fn a_directory_that_is_known_by_its_place_on_the_pfs_is_waited_for_at_both_places() {
     let mut w = world();
     mark(&mut w, "moved", Transit::Placing);
+    let there = Facts::lower(&w, &p("there")).unwrap().unwrap().inode();
     let below = |place: TreePath| Op::Stat {
         path: Path {
-            start: Start::Lower(place),
+            start: Start::Lower(place, there),
             bytes: b"f".to_vec(),
         },
         follow: true,

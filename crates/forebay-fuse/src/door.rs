@@ -6,10 +6,10 @@
 use crate::nodes::Identity;
 use forebay_client::{Client, Entry, Error};
 use forebay_hook::path::{Spot, classify};
-use forebay_link::{Answer, Config, ENV_RECONNECT, Fail, Link};
+use forebay_link::{Answer, Config, ENV_RECONNECT, Fail, Link, Search};
 use forebay_sys::{self as sys, Errno, Sys};
-use forebay_types::Attr;
-use forebay_wire::{Base, ENV_BUFFER, ENV_SOCKET, NOFOLLOW, Op, Request, START_MOVED};
+use forebay_types::{Attr, Inode};
+use forebay_wire::{Base, ENV_BUFFER, ENV_SOCKET, NOFOLLOW, Op, Request};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -39,8 +39,8 @@ pub enum Start {
     Root,
     /// Made in the buffer.
     Object(u128),
-    /// A directory of the PFS, by its path below the root.
-    Lower(Vec<u8>),
+    /// A directory of the PFS, by its path below the root, and which one it is.
+    Lower(Vec<u8>, Inode),
 }
 
 impl Start {
@@ -49,31 +49,26 @@ impl Start {
         match self {
             Start::Root => Base::Root,
             Start::Object(id) => Base::Object(*id),
-            Start::Lower(path) => Base::Lower(path),
+            Start::Lower(path, inode) => Base::Lower(path, *inode),
         }
     }
 }
-
-/// What the bridge answers, and nothing else, if a directory is not where the kernel had it: it was removed, or a drain has
-/// renamed it since its path was read. Nothing was done then.
-pub const MOVED: Errno = Errno::from_raw_os_error(START_MOVED);
-
-/// How often the kernel is asked where a directory is. A drain that renames it does so twice; after more looks it was
-/// removed.
-const MOST_LOOKS: u32 = 8;
 
 /// Asks the bridge, and asks anew if a directory has moved. `ask` begins with [`Door::start`].
 ///
 /// # Errors
 /// ENOENT if the directory was removed.
 pub fn ask_where_it_is<T>(mut ask: impl FnMut() -> Sys<T>) -> Sys<T> {
-    for _ in 0..MOST_LOOKS {
+    let mut search = Search::default();
+    loop {
         match ask() {
-            Err(MOVED) => {}
-            done => return done,
+            Err(e) if search.again(e.raw_os_error()) => {}
+            done => {
+                let told = |e: Errno| Errno::from_raw_os_error(Search::told(e.raw_os_error()));
+                return done.map_err(told);
+            }
         }
     }
-    Err(Errno::NOENT)
 }
 
 /// The errno that a program gets. A bridge that is gone is an error of input and output.
@@ -129,7 +124,10 @@ impl Door {
         match classify(&path, &self.root, &self.instance) {
             Spot::Dir(id) => Ok(Start::Object(id)),
             Spot::Lower(b"") => Ok(Start::Root),
-            Spot::Lower(path) => Ok(Start::Lower(path.to_vec())),
+            Spot::Lower(path) => {
+                let inode = sys::stat(dir, b"")?.inode();
+                Ok(Start::Lower(path.to_vec(), inode))
+            }
             _ => Err(Errno::NOENT),
         }
     }
@@ -248,22 +246,4 @@ fn stat_request<'a>(dir: &'a Start, name: &'a [u8]) -> Request<'a> {
 pub fn look(fd: BorrowedFd<'_>) -> Sys<(Attr, Identity)> {
     let attr = sys::stat(fd, b"")?;
     Ok((attr, Identity::of(&attr)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_directory_that_a_drain_has_moved_is_asked_for_again_and_one_that_was_removed_is_gone() {
-        let asked = |answers: &[Sys<u32>]| {
-            let mut answers = answers.iter();
-            ask_where_it_is(|| *answers.next().unwrap_or(&Err(MOVED)))
-        };
-        assert_eq!(asked(&[Err(MOVED), Err(MOVED), Ok(5)]), Ok(5));
-        assert_eq!(asked(&[Err(Errno::ACCESS), Ok(5)]), Err(Errno::ACCESS));
-        assert_eq!(asked(&[]), Err(Errno::NOENT));
-        // The kernel must not know it from something else.
-        assert!(![Errno::NOENT, Errno::STALE].contains(&MOVED));
-    }
 }

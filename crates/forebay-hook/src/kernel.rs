@@ -238,6 +238,16 @@ pub fn fstat(fd: c_int) -> Option<libc::stat> {
     Some(out)
 }
 
+/// Device and number of the inode of a descriptor, or of the working directory for `AT_FDCWD`.
+pub fn inode(fd: c_int) -> Option<(u64, u64)> {
+    // SAFETY: zeroes are a valid value.
+    let mut out: libc::stat = unsafe { core::mem::zeroed() };
+    let flags = libc::AT_EMPTY_PATH | libc::AT_NO_AUTOMOUNT;
+    // SAFETY: a C string, and `out` is writable.
+    unsafe { call!(libc::SYS_newfstatat, fd, c"".as_ptr(), &raw mut out, flags) }.ok()?;
+    Some((out.st_dev, out.st_ino))
+}
+
 /// Position of a descriptor.
 pub fn position(fd: c_int) -> Option<i64> {
     // SAFETY: plain integers.

@@ -32,6 +32,7 @@
 //! | [`exchange`] | one request, one reply |
 //! | [`durability`] | whether names are durable |
 //! | [`look`] | attributes without a message |
+//! | [`search`] | where an open directory is |
 //! | [`lane`], [`socket`] | the two ways of a request to the bridge |
 //! | [`spin`], [`retry`] | how long to poll, and how often to try |
 //! | [`complaint`] | messages when the bridge can't be reached |
@@ -50,6 +51,7 @@ mod look;
 mod pool;
 mod process;
 pub mod retry;
+mod search;
 mod socket;
 mod spin;
 
@@ -63,6 +65,7 @@ use forebay_wire::{Attr, MAX_REQUEST_BYTES, Names, Op, REPLY_HEADER_BYTES, Reque
 
 pub use answer::{Answer, Fail};
 pub use config::{Config, ENV_RECONNECT, Text};
+pub use search::Search;
 pub use socket::to_high_number;
 
 use durability::Durability;

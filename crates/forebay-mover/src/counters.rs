@@ -256,6 +256,7 @@ impl Counters {
             drain::Reason::Changed => (Reason::Changed, "", String::new()),
             drain::Reason::Taken => (Reason::Taken, "", String::new()),
             drain::Reason::NoDirectory => (Reason::NoDirectory, "", String::new()),
+            drain::Reason::OtherDirectory => (Reason::OtherDirectory, "", String::new()),
             drain::Reason::Stopped => (Reason::Stopped, "", String::new()),
             drain::Reason::Withheld(object) => (Reason::Withheld, "", withheld_as(*object)),
             drain::Reason::Stray(dir) => {

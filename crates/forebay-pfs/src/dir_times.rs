@@ -4,6 +4,7 @@
 
 use forebay_core::drain::{DirSeen, VisitedDirs};
 use forebay_core::facts::{Attr, Timestamp};
+use forebay_core::identity::Identity;
 use forebay_core::path::TreePath;
 use forebay_sys::{self as sys, Errno, Sys};
 use parking_lot::Mutex;
@@ -19,7 +20,7 @@ type Visited = VisitedDirs<Arc<OwnedFd>>;
 pub struct DirTimes {
     /// Directories changed by programs. Their times are written later, once for many changes, because each write is a
     /// request to the PFS.
-    waiting: Mutex<HashMap<TreePath, Timestamp>>,
+    waiting: Mutex<HashMap<TreePath, Touch>>,
     count: AtomicUsize,
     /// Held while times are written. A program that opens a directory may set its times a moment later, and
     /// they must not be overwritten then.
@@ -28,19 +29,22 @@ pub struct DirTimes {
     visited: Mutex<Option<Visited>>,
 }
 
+/// When a program has changed entries of a directory, and of which one.
+type Touch = (Timestamp, Identity);
+
 /// Directories in which an act of a drain may be changing entries: their numbers.
 #[must_use = "the changes of others are told from those of the drain when it ends"]
 pub struct Changing(BTreeSet<usize>);
 
 impl DirTimes {
     /// Notes that a program has just changed entries of this directory.
-    pub fn touch(&self, path: &TreePath) {
+    pub fn touch(&self, path: &TreePath, dir: Identity) {
         let now = sys::now_coarse();
         if let Some(visited) = &mut *self.visited.lock() {
-            visited.touch(path, now);
+            visited.touch(path, dir, now);
         }
         let mut waiting = self.waiting.lock();
-        waiting.insert(path.clone(), now);
+        waiting.insert(path.clone(), (now, dir));
         self.count.store(waiting.len(), Ordering::Relaxed);
     }
 
@@ -49,8 +53,13 @@ impl DirTimes {
         self.count.load(Ordering::Relaxed) > 0
     }
 
-    /// The time of this directory that is not on the PFS yet.
-    pub fn waits(&self, path: &TreePath) -> Option<Timestamp> {
+    /// The time of this directory, which has these attributes, that is not on the PFS yet.
+    pub fn waits(&self, path: &TreePath, dir: &Attr) -> Option<Timestamp> {
+        let touch = self.touch_of(path);
+        touch.and_then(|(at, known)| known.is_dir_of(dir).then_some(at))
+    }
+
+    fn touch_of(&self, path: &TreePath) -> Option<Touch> {
         if !self.any_waits() {
             return None;
         }
@@ -58,28 +67,28 @@ impl DirTimes {
     }
 
     /// Calls `write` with the time of one directory, if that is not on the PFS yet.
-    pub fn write_one(&self, path: &TreePath, write: impl Fn(&TreePath, Timestamp)) {
+    pub fn write_one(&self, path: &TreePath, write: impl Fn(&TreePath, Touch)) {
         if !self.any_waits() {
             return;
         }
         let _alone = self.writing.lock();
-        if let Some(at) = self.waits(path) {
-            write(path, at);
-            self.is_written(path, at);
+        if let Some(touch) = self.touch_of(path) {
+            write(path, touch);
+            self.is_written(path, touch);
         }
     }
 
     /// Calls `write` with each time that is not on the PFS yet.
-    pub fn write_all(&self, write: impl Fn(&TreePath, Timestamp)) {
+    pub fn write_all(&self, write: impl Fn(&TreePath, Touch)) {
         if !self.any_waits() {
             return;
         }
         let _alone = self.writing.lock();
         // The PFS may be slow, so the lock is not held while programs change further directories.
         let all = self.waiting.lock().clone();
-        for (path, at) in all {
-            write(&path, at);
-            self.is_written(&path, at);
+        for (path, touch) in all {
+            write(&path, touch);
+            self.is_written(&path, touch);
         }
     }
 
@@ -99,9 +108,9 @@ impl DirTimes {
         }
     }
 
-    fn is_written(&self, path: &TreePath, at: Timestamp) {
+    fn is_written(&self, path: &TreePath, touch: Touch) {
         let mut waiting = self.waiting.lock();
-        if waiting.get(path) == Some(&at) {
+        if waiting.get(path) == Some(&touch) {
             waiting.remove(path);
         }
         self.count.store(waiting.len(), Ordering::Relaxed);

@@ -13,6 +13,7 @@ pub use dir_times::Changing;
 use dir_times::DirTimes;
 use first_names::First;
 use forebay_core::facts::{Attr, Judged, LowerPage, Through, Timestamp};
+use forebay_core::identity::Identity;
 use forebay_core::path::TreePath;
 use forebay_core::pfs_kind::{self, SyncBy};
 use forebay_sys::{self as sys, Errno, Sys};
@@ -122,7 +123,7 @@ impl Lower {
     fn shown(&self, path: &TreePath, found: Sys<Attr>) -> Sys<Option<Attr>> {
         match found {
             Ok(mut attr) => {
-                if let Some(at) = self.times.waits(path) {
+                if let Some(at) = self.times.waits(path, &attr) {
                     attr.mtime = attr.mtime.max(at);
                     attr.ctime = attr.ctime.max(at);
                 }
@@ -197,8 +198,8 @@ impl Lower {
     }
 
     /// Notes that an entry of this directory has appeared or disappeared in the buffer.
-    pub fn touch(&self, path: &TreePath) {
-        self.times.touch(path);
+    pub fn touch(&self, path: &TreePath, dir: Identity) {
+        self.times.touch(path, dir);
     }
 
     /// Writes the time of one directory to the PFS, if it is not there yet.
@@ -212,10 +213,11 @@ impl Lower {
         self.times.write_all(|path, at| self.write_touch(path, at));
     }
 
-    fn write_touch(&self, path: &TreePath, at: Timestamp) {
-        // Otherwise it is gone, or nobody may look at it.
+    fn write_touch(&self, path: &TreePath, (at, known): (Timestamp, Identity)) {
+        // Otherwise it is gone, another one is there, or nobody may look at it.
         if let Ok(dir) = self.open_for_times(path)
             && let Ok(now) = sys::stat(dir.as_fd(), b"")
+            && known.is_dir_of(&now)
         {
             self.times.write(path, &dir, &now, at);
         }

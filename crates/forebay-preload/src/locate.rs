@@ -14,14 +14,13 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use forebay_hook::path::{self, Glance, Spot, below};
-use forebay_wire::{Base, MAX_PATH_BYTES, ObjectId, Op, Request, START_MOVED};
+use forebay_wire::{Base, MAX_PATH_BYTES, ObjectId, Op, Request};
 
 use crate::config;
 use crate::requests::LINK;
 use crate::way::Way;
 use forebay_hook::kernel::{self, Errno, FdPath, OwnFd, call};
-use forebay_link::Config;
-use forebay_link::{Answer, Fail};
+use forebay_link::{Answer, Config, Fail, Search};
 
 /// A smaller pointer is no string, and the kernel answers `EFAULT`.
 pub const LEAST_ADDRESS: isize = 4096;
@@ -140,7 +139,7 @@ pub fn locate<'a>(dirfd: c_int, path: &'a [u8], scratch: &'a mut Scratch) -> Opt
                 }),
                 Spot::Lower(below) => Some(Target {
                     config,
-                    base: lower(below),
+                    base: lower(below, dirfd),
                     rel: path,
                 }),
                 Spot::File(..) => None,
@@ -228,7 +227,7 @@ pub fn locate_fd(fd: c_int, scratch: &mut Scratch) -> Option<Target<'_>> {
         Directory::Unreadable => return None,
         Directory::Path(len) => match spot(config, scratch.filled(len)) {
             Spot::Dir(oid) | Spot::File(oid, _) => Base::Object(oid),
-            Spot::Lower(below) => lower(below),
+            Spot::Lower(below) => lower(below, fd),
             Spot::Far | Spot::Above => return None,
         },
     };
@@ -288,11 +287,13 @@ fn spot<'p>(config: &Config, at: &'p [u8]) -> Spot<'p> {
     }
 }
 
-fn lower(below: &[u8]) -> Base<'_> {
+/// The directory `fd` of the PFS, which the kernel shows there.
+fn lower(below: &[u8], fd: c_int) -> Base<'_> {
     if below.is_empty() {
         Base::Root
     } else {
-        Base::Lower(below)
+        // None is at no path.
+        Base::Lower(below, kernel::inode(fd).unwrap_or_default())
     }
 }
 
@@ -546,7 +547,7 @@ unsafe fn route_slow<R: Outcome>(
     let mut answer = Answer::new();
     // SAFETY: the caller's promise.
     let mut way = unsafe { Way::new(dirfd, path) };
-    let mut looks = Looks::default();
+    let mut search = Search::default();
     loop {
         let (dirfd, path) = way.now();
         // SAFETY: a C string.
@@ -558,8 +559,8 @@ unsafe fn route_slow<R: Outcome>(
             return failed(libc::ENAMETOOLONG);
         }
         let done = match ours(&target, &mut answer) {
-            Err(Fail::Errno(START_MOVED)) if looks.again() => continue,
-            done => done.map_err(found_nothing),
+            Err(Fail::Errno(e)) if search.again(e) => continue,
+            done => done.map_err(Search::failure),
         };
         match done {
             Ok(value) => return value,
@@ -572,29 +573,5 @@ unsafe fn route_slow<R: Outcome>(
                 }
             }
         }
-    }
-}
-
-/// Looks at the path of a directory of which the bridge says that it is not where the last look has found it. A drain that
-/// renames it does so twice.
-#[derive(Default)]
-pub struct Looks(u32);
-
-impl Looks {
-    /// Is another one due?
-    pub fn again(&mut self) -> bool {
-        self.0 += 1;
-        self.0 < MOST_LOOKS
-    }
-}
-
-/// More of them find nothing else: the directory was removed.
-const MOST_LOOKS: u32 = 8;
-
-/// What a program is told in place of [`START_MOVED`].
-pub fn found_nothing(fail: Fail) -> Fail {
-    match fail {
-        Fail::Errno(START_MOVED) => Fail::Errno(libc::ENOENT),
-        other => other,
     }
 }

@@ -6,10 +6,10 @@
 use core::ffi::{c_char, c_int};
 
 use forebay_hook::kernel::{self, Errno};
-use forebay_link::{Answer, Fail};
-use forebay_wire::{MAX_PATH_BYTES, START_MOVED};
+use forebay_link::{Answer, Fail, Search};
+use forebay_wire::MAX_PATH_BYTES;
 
-use crate::locate::{Looks, Scratch, Target, locate};
+use crate::locate::{Scratch, Target, locate};
 use crate::requests;
 
 /// How many symbolic links out of the buffer and back one call follows (`MAXSYMLINKS`).
@@ -88,7 +88,7 @@ impl Way {
     pub fn ends_in_buffer(&mut self, end: End) -> Result<bool, Errno> {
         let mut scratch = Scratch::new();
         let mut answer = Answer::new();
-        let mut looks = Looks::default();
+        let mut search = Search::default();
         loop {
             let (dirfd, path) = self.now();
             // SAFETY: a C string.
@@ -112,10 +112,9 @@ impl Way {
                 return Ok(true);
             }
             match requests::stat(&target, flags, &mut answer) {
-                Err(Fail::Errno(START_MOVED)) if looks.again() => {}
+                Err(Fail::Errno(e)) if search.again(e) => {}
                 Ok(_) => return Ok(true),
-                Err(Fail::Errno(START_MOVED)) => return Err(libc::ENOENT),
-                Err(Fail::Errno(e)) => return Err(e),
+                Err(Fail::Errno(e)) => return Err(Search::told(e)),
                 Err(Fail::Redirect) => self.leads_on_to(answer.body(), kept)?,
             }
         }

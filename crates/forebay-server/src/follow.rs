@@ -5,11 +5,11 @@ use crate::log::Cause;
 use forebay_core::facts::{Cred, Facts, Label, Stop};
 use forebay_core::label;
 use forebay_core::markers::{Unmade, may_be_unmade};
-use forebay_core::ops::FollowUp;
+use forebay_core::ops::{FollowUp, Touched};
 use forebay_core::path::TreePath;
 use forebay_core::record::{ObjectName, PathRecord};
 use forebay_core::table::{TableError, Tables};
-use forebay_core::walk::{Place, Walk};
+use forebay_core::walk::Walk;
 use forebay_objects::Retired;
 use forebay_sys::Errno;
 use std::fmt;
@@ -65,8 +65,8 @@ pub(crate) fn begin(server: &ServerHandle, follow_ups: &[FollowUp], after: &mut 
             }
             // It waits since before the commit.
             FollowUp::Mark(_) => {}
-            FollowUp::Touch(Place::Born(object)) => server.objects.touch(*object),
-            FollowUp::Touch(Place::Merged(path)) => server.lower.touch(path),
+            FollowUp::Touch(Touched::Object(object)) => server.objects.touch(*object),
+            FollowUp::Touch(Touched::Lower(path, dir)) => server.lower.touch(path, *dir),
         }
     }
     are_labelled
@@ -254,9 +254,5 @@ pub(crate) fn is_right(
 }
 
 fn walk<'a>(server: &'a ServerHandle, facts: &'a dyn Facts, cred: &'a Cred) -> Walk<'a> {
-    Walk {
-        cred,
-        settings: &server.settings,
-        facts,
-    }
+    Walk::new(cred, &server.settings, facts)
 }

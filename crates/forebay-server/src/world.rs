@@ -17,16 +17,16 @@ pub(crate) struct Hand<'a> {
     pub server: &'a ServerHandle,
     /// What the lock on the namespace protects, while it is held. Without it facts may be of different moments.
     pub state: Option<&'a State>,
-    /// Process and user that ask.
-    pub caller: (u32, u32),
+    /// Process and user that ask; `None`: the bridge itself.
+    pub caller: Option<(u32, u32)>,
     /// It may take long.
     pub is_long: bool,
 }
 
 impl ServerHandle {
-    /// Does the bridge see more of the PFS than this user may?
-    pub(crate) fn sees_more_than(&self, user: u32) -> bool {
-        self.uid() == 0 && user != 0
+    /// A bridge of root serves all users, and sees more of the PFS than each of them may.
+    pub(crate) fn serves_several_users(&self) -> bool {
+        self.uid() == 0
     }
 
     /// Calls `f` with the facts at hand, and with what the read lock on the namespace protects: that is held meanwhile, so the
@@ -36,7 +36,7 @@ impl ServerHandle {
         let hand = Hand {
             server: self,
             state: Some(&guard),
-            caller: (std::process::id(), self.uid()),
+            caller: None,
             is_long: true,
         };
         let known = Known::default();
@@ -93,8 +93,8 @@ impl World for Hand<'_> {
             .map_err(|e| e.raw_os_error())
     }
 
-    fn sees_more_than_the_caller(&self) -> bool {
-        self.server.sees_more_than(self.caller.1)
+    fn is_asked_for_several_users(&self) -> bool {
+        self.caller.is_some() && self.server.serves_several_users()
     }
 
     fn lower(
@@ -123,8 +123,8 @@ impl World for Hand<'_> {
     }
 
     fn has_open(&self, what: &Attr) -> bool {
-        let (pid, uid) = self.caller;
-        sys::has_open(pid, uid, what.inode(), DESCRIPTORS_LOOKED_AT)
+        self.caller
+            .is_some_and(|(pid, uid)| sys::has_open(pid, uid, what.inode(), DESCRIPTORS_LOOKED_AT))
     }
 
     fn is_plain(&self, object: ObjectName) -> bool {

@@ -159,7 +159,7 @@ fn paths_made_to_confuse_stay_in_the_buffer() {
     // Bases as only a forged message has them.
     for lower in [&b"../secret"[..], b"..", b"/etc", b"a//b", b"./d"] {
         let forged = Request {
-            base1: Base::Lower(lower),
+            base1: Base::Lower(lower, (0, 0)),
             ..request(Op::Open, b"")
         };
         assert_eq!(raw.ask(&forged), Said::Status(libc::ENOENT), "{lower:?}");

@@ -40,5 +40,7 @@ pub const MAX_PATH_BYTES: usize = 4095;
 /// The answer to a request that starts at a directory of the PFS, if the directory is not where the request says: it was
 /// removed, or a drain has renamed it since the client looked. The client looks again. No program sees it (Linux `EREMCHG`).
 pub const START_MOVED: i32 = 78;
+/// The same if another directory is there (Linux `ELIBACC`).
+pub const START_TAKEN: i32 = 79;
 /// Longest path component in bytes (Linux `NAME_MAX`).
 pub const MAX_NAME_BYTES: usize = 255;

@@ -27,8 +27,8 @@ mod version;
 mod words;
 
 pub use forebay_types::{
-    ATTR_BYTES, Attr, Bypass, Devices, MAX_NAME_BYTES, MAX_PATH_BYTES, ObjectId, ObjectName,
-    START_MOVED, Timestamp, is_own_attribute,
+    ATTR_BYTES, Attr, Bypass, Devices, Inode, MAX_NAME_BYTES, MAX_PATH_BYTES, ObjectId, ObjectName,
+    START_MOVED, START_TAKEN, Timestamp, is_own_attribute,
 };
 pub use lane::{
     Attention, LANE_BYTES, LANE_REPLY_BYTES, LANE_REQUEST_BYTES, LanePage, LaneWords, Seen, Turned,

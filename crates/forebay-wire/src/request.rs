@@ -1,8 +1,8 @@
 //! Requests: what a client asks of its bridge, and the layout of the message.
 
 use crate::{
-    BY_NAME, DecodeError, MAGIC, MAX_PATH_BYTES, MAX_REQUEST_BYTES, NoRoom, u16_at, u32_at, u64_at,
-    u128_at, version,
+    BY_NAME, DecodeError, Inode, MAGIC, MAX_PATH_BYTES, MAX_REQUEST_BYTES, NoRoom, u16_at, u32_at,
+    u64_at, u128_at, version,
 };
 
 /// Size of the fixed part of a request in bytes.
@@ -103,8 +103,9 @@ pub enum Base<'a> {
     Root,
     /// A directory that was made in the buffer, by object id (from the name of its backing directory).
     Object(u128),
-    /// A directory of the PFS, by its path below the buffer root (from a descriptor or working directory).
-    Lower(&'a [u8]),
+    /// A directory of the PFS (from a descriptor or working directory): its path below the buffer root, and which one it is, since
+    /// another one may have got that path. [`crate::START_TAKEN`] then.
+    Lower(&'a [u8], Inode),
 }
 
 /// A request, borrowed from the message or from the caller.
@@ -249,7 +250,7 @@ fn split(base: Base<'_>) -> (u8, u128, Option<&[u8]>) {
     match base {
         Base::Root => (0, 0, None),
         Base::Object(oid) => (1, oid, None),
-        Base::Lower(path) => (2, 0, Some(path)),
+        Base::Lower(path, (dev, ino)) => (2, u128::from(dev) << 64 | u128::from(ino), Some(path)),
     }
 }
 
@@ -278,14 +279,15 @@ fn join(kind: u8, oid: u128, bytes: &[u8]) -> Result<(Base<'_>, &[u8]), DecodeEr
                 .iter()
                 .position(|&b| b == 0)
                 .ok_or(DecodeError::BadNul)?;
-            (Base::Lower(&bytes[..nul]), &bytes[nul + 1..])
+            let inode = ((oid >> 64) as u64, oid as u64);
+            (Base::Lower(&bytes[..nul], inode), &bytes[nul + 1..])
         }
         other => return Err(DecodeError::UnknownTag(other)),
     };
     if s.contains(&0) {
         return Err(DecodeError::BadNul);
     }
-    let prefix_len = if let Base::Lower(p) = base {
+    let prefix_len = if let Base::Lower(p, _) = base {
         p.len()
     } else {
         0
@@ -311,7 +313,7 @@ mod tests {
             arg1: 10,
             arg2: 11,
             base1: Base::Object(12),
-            base2: Base::Lower(b"x/y"),
+            base2: Base::Lower(b"x/y", (13, u64::MAX)),
             str1: b"one",
             str2: b"two\xff",
         };
@@ -347,7 +349,7 @@ mod tests {
     #[test]
     fn every_truncation_and_every_single_byte_change_is_refused_or_decodes() {
         let r = Request {
-            base2: Base::Lower(b"l"),
+            base2: Base::Lower(b"l", (1, 2)),
             str1: b"abc",
             str2: b"d",
             ..Request::new(Op::Link)

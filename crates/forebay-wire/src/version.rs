@@ -13,8 +13,9 @@ use crate::{DecodeError, REPLY_HEADER_BYTES, Reply};
 /// no new version.
 ///
 /// Version 2 has [`crate::Op::Sync`]: without it, a client cannot keep what `fsync` promises. Version 3 has
-/// [`crate::WRITTEN`]. Version 4 answers [`crate::START_MOVED`]. Version 5 has [`Attr::copy_of`](crate::Attr::copy_of).
-pub const PROTOCOL_VERSION: u8 = 5;
+/// [`crate::WRITTEN`]. Version 4 answers [`crate::START_MOVED`]. Version 5 has [`Attr::copy_of`](crate::Attr::copy_of). Version 6
+/// has the inode of [`crate::Base::Lower`].
+pub const PROTOCOL_VERSION: u8 = 6;
 
 /// [`Reply::status`] when bridge and client speak different versions: `EPROTO` of Linux. The program gets it as the
 /// error of its call.

@@ -438,7 +438,15 @@ pub fn tell_left(drained: &Drained, place: &Place, retry: &str, lister: &str) {
         let path = shell_path(left.exact_path());
         let settle = drain_command(place);
         eprintln!(
-            "  hint: make its directory on the PFS again; or, to drain it to a directory above under another name, or to give it up, run: {settle} --take both|theirs {path}"
+            "  hint: make its directory on the PFS again, and drain to it (--take ours); or, to drain it to a directory above under another name, or to give it up, run: {settle} --take both|theirs {path}"
+        );
+    }
+    let has_other_dir = |left: &&Left| matches!(left.reason, Reason::OtherDirectory);
+    if let Some(left) = drained.named.iter().find(has_other_dir) {
+        let path = shell_path(left.exact_path());
+        let settle = drain_command(place);
+        eprintln!(
+            "  hint: put the right directory back; or, to drain to the one that is there now (look whose it is), run: {settle} --take ours {path}"
         );
     }
     let is_conflict = |left: &&Left| matches!(left.reason, Reason::Changed | Reason::Taken);
@@ -474,6 +482,9 @@ pub fn why(left: &Left) -> String {
         }
         Reason::NoDirectory => {
             "its directory is not on the PFS any more: others have removed or renamed it, or put something else there".to_owned()
+        }
+        Reason::OtherDirectory => {
+            "on the PFS another directory is in the place of the one that it belongs in".to_owned()
         }
         Reason::Stopped => "the drain was stopped before its turn".to_owned(),
         Reason::Withheld => format!(

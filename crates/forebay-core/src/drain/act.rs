@@ -199,9 +199,8 @@ impl Named {
     }
 }
 
-/// What is said of something that is not put on the PFS, or not removed there, because of [`crate::record::Dirs::within`].
-pub const OTHER_DIR: &str =
-    "on the PFS another directory is in the place of the one that it belongs in";
+/// The operation of a [`Trouble`] that is none of the PFS: another directory is there than [`crate::record::Dirs`] tell.
+pub const OTHER_DIR: &str = "another directory";
 
 /// A name on the PFS that a copy gets.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,6 +4,7 @@
 //! The driver looks at directories, without a lock, and sets times. `F` is how it keeps one open.
 
 use crate::facts::{Attr, Inode, Timestamp};
+use crate::identity::Identity;
 use crate::path::TreePath;
 use std::collections::BTreeMap;
 
@@ -18,7 +19,7 @@ pub struct VisitedDirs<F> {
     by_path: BTreeMap<TreePath, usize>,
     by_inode: BTreeMap<Inode, usize>,
     /// Directories changed by programs since the drain began.
-    touched: BTreeMap<TreePath, Timestamp>,
+    touched: BTreeMap<TreePath, (Timestamp, Identity)>,
 }
 
 #[derive(Debug)]
@@ -105,8 +106,8 @@ impl<F> Default for VisitedDirs<F> {
 
 impl<F: Clone> VisitedDirs<F> {
     /// A program has changed entries of this directory.
-    pub fn touch(&mut self, path: &TreePath, at: Timestamp) {
-        self.touched.insert(path.clone(), at);
+    pub fn touch(&mut self, path: &TreePath, dir: Identity, at: Timestamp) {
+        self.touched.insert(path.clone(), (at, dir));
     }
 
     /// How often something has crossed a look at the directory with these attributes, if it is visited: to be asked before a time is
@@ -145,7 +146,7 @@ impl<F: Clone> VisitedDirs<F> {
         let number = self.by_inode.get(&dir.inode()).copied();
         let kept = number.map(|number| &self.dirs[number].path);
         for path in [Some(path), kept].into_iter().flatten() {
-            if self.touched.get(path) == Some(&at) {
+            if self.touched.get(path).is_some_and(|touch| touch.0 == at) {
                 self.touched.remove(path);
             }
         }
@@ -238,8 +239,8 @@ impl<F: Clone> VisitedDirs<F> {
         let touched = self.touched;
         self.dirs.into_iter().map(move |dir| {
             let mtime = match touched.get(&dir.path) {
-                Some(&at) => at.max(dir.mtime),
-                None => dir.mtime,
+                Some((at, touched)) if touched.inode() == dir.inode.1 => dir.mtime.max(*at),
+                _ => dir.mtime,
             };
             VisitedDir {
                 // What an act that has not ended has changed is the drain's.
@@ -279,6 +280,11 @@ mod tests {
         let mut dirs = VisitedDirs::default();
         assert_eq!(dirs.keep(&path("d"), "open", &dir(7, 10)), 0);
         dirs
+    }
+
+    /// A program changes entries of the directory with this number, which is at the path of the visited one.
+    fn touch(dirs: &mut VisitedDirs<&'static str>, ino: u64, at: i64) {
+        dirs.touch(&path("d"), Identity::of_dir(&dir(ino, 0)), time(at));
     }
 
     /// An act that finds the directory with one time and leaves it with another one.
@@ -331,20 +337,25 @@ mod tests {
         for (at, expected) in [(15, 15), (5, 10)] {
             let mut dirs = visited();
             act(&mut dirs, 10, 20);
-            dirs.touch(&path("d"), time(at));
+            touch(&mut dirs, 7, at);
             assert_eq!(gets(dirs, 20), Some(expected));
         }
+        // Another directory was there when it did.
+        let mut dirs = visited();
+        act(&mut dirs, 10, 20);
+        touch(&mut dirs, 8, 15);
+        assert_eq!(gets(dirs, 20), Some(10));
         // That time was written meanwhile, and is no change of others.
         let mut dirs = visited();
         act(&mut dirs, 10, 20);
-        dirs.touch(&path("d"), time(40));
+        touch(&mut dirs, 7, 40);
         write(&mut dirs, 40);
         assert_eq!(gets(dirs, 40), None, "it has it");
         // Nor is what the program gives it after that.
         for (gives, expected) in [(5, 5), (40, 40)] {
             let mut dirs = visited();
             act(&mut dirs, 10, 20);
-            dirs.touch(&path("d"), time(40));
+            touch(&mut dirs, 7, 40);
             write(&mut dirs, 40);
             act(&mut dirs, gives, 50);
             assert_eq!(gets(dirs, 50), Some(expected));
@@ -352,7 +363,7 @@ mod tests {
         // An act has looked before that.
         let mut dirs = visited();
         act(&mut dirs, 10, 20);
-        dirs.touch(&path("d"), time(40));
+        touch(&mut dirs, 7, 40);
         let early = dirs.look(0).unwrap().seen(Some(&dir(7, 20)));
         write(&mut dirs, 40);
         assert!(!dirs.begins(0, early));
@@ -369,7 +380,7 @@ mod tests {
         // The change was written, or needed not be; after that the program gives the directory a time, and the drain comes.
         for is_later in [false, true] {
             let mut dirs = VisitedDirs::default();
-            dirs.touch(&path("d"), time(40));
+            touch(&mut dirs, 7, 40);
             match is_later {
                 false => dirs.has_written(&path("d"), &dir(7, 10), time(40), None),
                 true => dirs.has_later(&path("d"), &dir(7, 45), time(40)),
@@ -380,7 +391,7 @@ mod tests {
         }
         // The drain had stamped it by then.
         let mut dirs = visited();
-        dirs.touch(&path("d"), time(15));
+        touch(&mut dirs, 7, 15);
         act(&mut dirs, 10, 20);
         dirs.has_later(&path("d"), &dir(7, 20), time(15));
         assert_eq!(dirs.touched.len(), 0);

@@ -47,6 +47,8 @@ pub enum Reason {
     Taken,
     /// Others have removed or renamed the directory on the PFS that it would be in, or put something else there.
     NoDirectory,
+    /// On the PFS another directory is in the place of the one that it belongs in, or was renamed out of.
+    OtherDirectory,
     /// The PFS or the local disk refused.
     Refused(Trouble),
     /// What a drain has left in this directory of the PFS under names of its own could not be removed.
@@ -203,11 +205,9 @@ impl Walk {
 }
 
 /// What no kernel has said is told without one.
-fn in_words(reason: Reason) -> Reason {
+fn as_told(reason: Reason) -> Reason {
     match reason {
-        Reason::Refused(trouble) if trouble.operation == OTHER_DIR => {
-            Reason::Blocked(OTHER_DIR.to_owned())
-        }
+        Reason::Refused(trouble) if trouble.operation == OTHER_DIR => Reason::OtherDirectory,
         reason => reason,
     }
 }
@@ -244,7 +244,7 @@ impl Sheet {
 
     /// Something that has a record fails to get to the PFS. It is listed if the record is dirty in the end. The first reason counts.
     pub(super) fn leave(&mut self, path: &TreePath, bytes: u64, reason: Reason) {
-        let reason = in_words(reason);
+        let reason = as_told(reason);
         if self.failed.len() < MOST_LEFT {
             let left = Left {
                 path: path.clone(),
@@ -383,7 +383,7 @@ impl Sheet {
 
     /// Something is left on the PFS at a path that no record has: [`Sheet::leave`] would not list it. The first reason counts.
     pub(super) fn leave_without_record(&mut self, path: &TreePath, reason: Reason) {
-        let reason = in_words(reason);
+        let reason = as_told(reason);
         self.without_record.entry(path.clone()).or_insert(reason);
     }
 

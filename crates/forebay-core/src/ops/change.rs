@@ -2,7 +2,7 @@
 
 use super::hidden::{Below, Hidden};
 use super::read::LowerNames;
-use super::{Answer, Context, Decision, FollowUp, Unseen};
+use super::{Answer, Context, Decision, FollowUp, Touched, Unseen};
 use crate::access::{self, SEARCH, WRITE, check_sticky};
 use crate::drain::abandon;
 use crate::facts::{Attr, Fresh, Label, Need, NewKind, NewObject, Outcome, Stop, errno};
@@ -98,9 +98,6 @@ impl Context<'_> {
 
     /// See [`Dirs::within`], for a name in this directory, in which the caller needs the permissions `want` for it.
     pub(super) fn within(&self, dir: &Dir, want: u32) -> Outcome<Option<Identity>> {
-        if self.settings.bridge_uid != 0 || self.cred.uid == 0 {
-            return Ok(None);
-        }
         let known = match &dir.place {
             Place::Merged(_) => {
                 let attr = self.walk.dir_attr(dir)?;
@@ -117,6 +114,17 @@ impl Context<'_> {
             }
         };
         Ok(known)
+    }
+
+    /// How a directory is touched ([`Plan::touch`]).
+    pub(super) fn touched(&self, dir: &Dir) -> Outcome<Touched> {
+        Ok(match &dir.place {
+            Place::Born(object) => Touched::Object(*object),
+            Place::Merged(lower) => {
+                let attr = self.walk.merged_attr(lower)?;
+                Touched::Lower(lower.clone(), Identity::of_dir(&attr))
+            }
+        })
     }
 
     /// Takes the record at `found` out of the tables, with its object; nothing to do if there is none.
@@ -194,7 +202,7 @@ impl Context<'_> {
     pub(super) fn plant(&self, found: &Found, record: PathRecord) -> Outcome<Plan> {
         let mut plan = Plan::default();
         self.drop_record(found, &mut plan);
-        plan.touch(&found.dir);
+        plan.touch(self.touched(&found.dir)?);
         let record = PathRecord {
             dirs: Dirs::within(self.within(&found.dir, WRITE | SEARCH)?),
             ..record
@@ -325,8 +333,8 @@ impl Plan {
     }
 
     /// An entry of `dir` has come or gone.
-    pub(super) fn touch(&mut self, dir: &Dir) {
-        let follow_up = FollowUp::Touch(dir.place.clone());
+    pub(super) fn touch(&mut self, touched: Touched) {
+        let follow_up = FollowUp::Touch(touched);
         if !self.follow_ups.contains(&follow_up) {
             self.follow_ups.push(follow_up);
         }

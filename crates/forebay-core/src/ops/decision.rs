@@ -1,11 +1,11 @@
 //! Requests and decisions as values.
 
 use super::Unseen;
-use crate::facts::{Attr, Judged};
+use crate::facts::{Attr, Inode, Judged};
+use crate::identity::Identity;
 use crate::path::TreePath;
 use crate::record::{ObjectName, Token};
 use crate::table::Change;
-use crate::walk::Place;
 
 /// Where a relative path starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,8 +14,8 @@ pub enum Start {
     Root,
     /// A directory made in the buffer, by its backing object.
     Object(ObjectName),
-    /// A directory of the PFS by its path there (it may have another name in the buffer by now).
-    Lower(TreePath),
+    /// A directory of the PFS by its path there (it may have another name in the buffer by now), and which one it is.
+    Lower(TreePath, Inode),
 }
 
 /// A path as the program wrote it: not normalised, relative to `start`.
@@ -169,7 +169,16 @@ pub enum FollowUp {
     /// Make the marker, which a record names from now on, some time; then the relabel mark may go. Most are gone before.
     Mark(ObjectName),
     /// A name in this directory appeared or went: set its mtime and ctime to now.
-    Touch(Place),
+    Touch(Touched),
+}
+
+/// A directory, as its times are kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Touched {
+    /// Its backing object.
+    Object(ObjectName),
+    /// Its place on the PFS, and which one it is there.
+    Lower(TreePath, Identity),
 }
 
 /// The outcome of policy.

@@ -110,7 +110,7 @@ impl Context<'_> {
             hidden.as_ref(),
         )?;
         self.drop_record(&to, &mut plan);
-        plan.touch(&to.dir);
+        plan.touch(self.touched(&to.dir)?);
         let record = PathRecord {
             copy_of: source.copy_of,
             dirs: Dirs::within(self.within(&to.dir, WRITE | SEARCH)?),

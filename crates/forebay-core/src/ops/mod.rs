@@ -16,7 +16,9 @@ mod rename;
 mod transit;
 mod unseen;
 
-pub use decision::{Answer, Decision, Entry, FollowUp, GrantTarget, Op, Path, Request, Start};
+pub use decision::{
+    Answer, Decision, Entry, FollowUp, GrantTarget, Op, Path, Request, Start, Touched,
+};
 
 pub use unseen::{Clearance, Leaving, Unseen};
 
@@ -59,11 +61,7 @@ fn undisturbed(
         cred,
         settings,
         facts,
-        walk: Walk {
-            cred,
-            settings,
-            facts,
-        },
+        walk: Walk::new(cred, settings, facts),
         seen: RefCell::default(),
         go_along: RefCell::default(),
     };
@@ -96,6 +94,16 @@ fn inside(outcome: Outcome<Decision>) -> Outcome<Decision> {
     }
 }
 
+/// One directory has one path: it was renamed on the PFS between two looks of the client.
+fn start_together(a: &Path, b: &Path) -> Outcome<()> {
+    match (&a.start, &b.start) {
+        (Start::Lower(a, inode), Start::Lower(b, other)) if inode == other && a != b => {
+            errno(forebay_types::START_TAKEN)
+        }
+        _ => Ok(()),
+    }
+}
+
 /// What every operation has at hand.
 struct Context<'a> {
     request: &'a Request,
@@ -123,10 +131,16 @@ impl Context<'_> {
             Op::Mkdir { path, mode } => self.mkdir(path, *mode),
             Op::Mknod { path, mode, dev } => self.mknod(path, *mode, *dev),
             Op::Symlink { path, text } => self.symlink(path, text),
-            Op::Link { old, new, follow } => inside(self.link(old, new, *follow)),
+            Op::Link { old, new, follow } => {
+                start_together(old, new)?;
+                inside(self.link(old, new, *follow))
+            }
             Op::Unlink { path, dir: false } => self.unlink(path),
             Op::Unlink { path, dir: true } => self.rmdir(path),
-            Op::Rename { old, new, flags } => inside(self.rename(old, new, *flags)),
+            Op::Rename { old, new, flags } => {
+                start_together(old, new)?;
+                inside(self.rename(old, new, *flags))
+            }
             Op::Readlink { path } => self.readlink(path),
             Op::ReadDir { path, after, limit } => self.readdir(path, after.as_deref(), *limit),
             Op::NameOf { start } => self.name_of(start),

@@ -105,7 +105,7 @@ impl Context<'_> {
         self.drop_record(found, &mut plan);
         self.vacate(found, hidden, &mut plan)?;
         self.settle_origin(found, below, &mut plan)?;
-        plan.touch(&found.dir);
+        plan.touch(self.touched(&found.dir)?);
         Ok(plan.decide(Answer::Done))
     }
 }

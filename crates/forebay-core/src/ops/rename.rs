@@ -93,8 +93,8 @@ impl Context<'_> {
         self.relocate(&src, &dst, &moving, hidden, &mut plan)?;
         self.vacate(&src, behind, &mut plan)?;
         self.settle_origin(&dst, &below, &mut plan)?;
-        plan.touch(&src.dir);
-        plan.touch(&dst.dir);
+        plan.touch(self.touched(&src.dir)?);
+        plan.touch(self.touched(&dst.dir)?);
         Ok(plan.decide(Answer::Done))
     }
 
@@ -114,8 +114,8 @@ impl Context<'_> {
         let (a, b) = (a.0, b.0);
         self.relocate(a, b, &from_a, self.left_behind(b, &from_b)?, &mut plan)?;
         self.relocate(b, a, &from_b, self.left_behind(a, &from_a)?, &mut plan)?;
-        plan.touch(&a.dir);
-        plan.touch(&b.dir);
+        plan.touch(self.touched(&a.dir)?);
+        plan.touch(self.touched(&b.dir)?);
         Ok(plan.decide(Answer::Done))
     }
 

@@ -62,9 +62,9 @@ pub trait World {
     fn has_strays(&self, _dir: ObjectName) -> Result<bool, i32> {
         Ok(false)
     }
-    /// Does the bridge see more of the PFS than the caller may? Then all that a request sees there has to be in the directories that it
-    /// was judged by: the caller may be able to put another one in the place of one of them meanwhile.
-    fn sees_more_than_the_caller(&self) -> bool {
+    /// Is this a request to a bridge that serves several users? Then all that it sees of the PFS has to be in the directories that it
+    /// was judged by: one of them may be able to put another one in the place of one of these meanwhile.
+    fn is_asked_for_several_users(&self) -> bool {
         false
     }
     /// `lstat` on the PFS; `None` where a look may wait. `through`: see [`Known::through`](super::Known::through).
@@ -233,9 +233,9 @@ impl<'a> Look<'a> {
         Ok(page.speakers.clone())
     }
 
-    /// The record of what was renamed from this place of the PFS, if whoever asks may see less than the bridge.
+    /// The record of what was renamed from this place of the PFS, if the bridge serves several users.
     fn renamed_from(&self, lower: &TreePath) -> Outcome<Option<PathRecord>> {
-        if !self.world.sees_more_than_the_caller() {
+        if !self.world.is_asked_for_several_users() {
             return Ok(None);
         }
         match self.world.moved(lower) {
@@ -245,7 +245,7 @@ impl<'a> Look<'a> {
     }
 
     fn through(&self, look: impl FnOnce() -> PfsLook) -> Option<Through> {
-        match self.world.sees_more_than_the_caller() {
+        match self.world.is_asked_for_several_users() {
             true => self.known.through(&look()),
             false => None,
         }
@@ -402,7 +402,7 @@ impl Facts for Look<'_> {
                 Some(Err(libc::ENOENT)) => return Err(Stop::Need(Need::Lower(path.clone()))),
                 Some(attr) => {
                     let attr = attr.map_err(Stop::Errno)?;
-                    if !self.world.is_single() || self.world.sees_more_than_the_caller() {
+                    if !self.world.is_single() || self.world.is_asked_for_several_users() {
                         // The second look at the records tells whether it holds, so it is not taken anew then.
                         self.known.put_attr(path.clone(), attr);
                     }

@@ -2,7 +2,7 @@
 
 use super::effect::{Effect, Failure, Finish, Looked, PfsLook};
 use super::grant::Form;
-use super::pending::{Committing, MAX_LOST_RACES, Pending, Stage};
+use super::pending::{Committing, MAX_LOST_RACES, Pending, RACES_IN_A_ROW, Stage};
 use crate::bridge::{Fact, Verdict};
 use crate::facts::{Fresh, NewKind};
 use crate::fault::Fault;
@@ -37,7 +37,7 @@ impl Pending {
             {
                 self.lost_looks += 1;
                 self.known.forget_pfs();
-                self.known.decide_anew();
+                self.decides_after(self.lost_looks);
             }
             (_, Err(e)) => self.stage = Stage::Over(Err(Failure::Errno(e))),
             (look, outcome) => panic!("asked for {look:?} and told {outcome:?}"),
@@ -149,7 +149,7 @@ impl Pending {
     pub(super) fn lost_race(&mut self) {
         self.lost_races += 1;
         self.known.forget_attrs();
-        self.known.decide_anew();
+        self.decides_after(self.lost_races);
         if self.lost_races > MAX_LOST_RACES {
             self.stage = Stage::Over(Err(Failure::Fault(Fault::NamesVanish)));
         }
@@ -233,6 +233,12 @@ impl Pending {
         self.refused();
         // Waiting is no step.
         self.steps = 0;
+    }
+
+    /// It has lost so many races.
+    fn decides_after(&mut self, races: u32) {
+        self.known.decide_anew();
+        self.pause = races.is_multiple_of(RACES_IN_A_ROW);
     }
 
     fn decides_later(&mut self) {

@@ -16,6 +16,8 @@ use std::sync::Arc;
 pub const MAX_STEPS: u32 = 10_000;
 /// Most races with removals that one request loses; then EIO.
 pub const MAX_LOST_RACES: u32 = 100;
+/// After so many more it pauses: who was faster so often, and goes on, works in step with it.
+pub(super) const RACES_IN_A_ROW: u32 = 8;
 
 /// What a request waits for.
 #[derive(Debug)]

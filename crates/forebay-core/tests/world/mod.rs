@@ -67,6 +67,12 @@ impl World {
         GrantTarget::Lower(p(s), Judged::new(&attr))
     }
 
+    /// Where a descriptor of this directory of the PFS leads.
+    pub fn held(&self, s: &str) -> Start {
+        let attr = Facts::lower(self, &p(s)).unwrap().unwrap();
+        Start::Lower(p(s), attr.inode())
+    }
+
     fn number(&self) -> u64 {
         self.next.set(self.next.get() + 1);
         self.next.get()

@@ -160,7 +160,10 @@ impl Stage {
             .map(|(name, value)| format!("{name}={value}"));
         let library = layer.then(|| format!("LD_PRELOAD={}", library().display()));
         let settings: Vec<String> = library.into_iter().chain(settings).collect();
-        let start = |command: &&[&str]| {
+        let start = |(number, command): (usize, &&[&str])| {
+            // Open MPI fails where another start makes the folder of its user at the same time.
+            let own = self.dir.join(format!("session-{number}"));
+            fs::create_dir_all(&own).expect("a folder of the test's own");
             Command::new("timeout")
                 .args(["-k", "5", LIMIT_S])
                 .args(&mpi.start)
@@ -170,6 +173,7 @@ impl Stage {
                 // Another process' memory may not be read in a container.
                 .env("OMPI_MCA_btl_vader_single_copy_mechanism", "none")
                 .env("OMPI_MCA_mpi_yield_when_idle", "1")
+                .env("OMPI_MCA_orte_tmpdir_base", own)
                 .current_dir(&self.dir)
                 .stdin(Stdio::null())
                 .stdout(Stdio::piped())
@@ -177,7 +181,7 @@ impl Stage {
                 .spawn()
                 .expect("run timeout")
         };
-        let running: Vec<_> = commands.iter().map(start).collect();
+        let running: Vec<_> = commands.iter().enumerate().map(start).collect();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let end = |one: std::process::Child| {
             let out = one.wait_with_output().expect("wait for timeout");

@@ -3,14 +3,14 @@
 use core::ffi::{c_int, c_long, c_uint, c_void};
 
 use forebay_hook::hooks;
-use forebay_wire::{FOR_WRITE, NOFOLLOW, START_MOVED};
+use forebay_wire::{FOR_WRITE, NOFOLLOW};
 use libc::{AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, timespec, timeval};
 
 use super::{Path, is_kind, on_object, outcome};
-use crate::locate::{self, Looks, Scratch, failed, route};
+use crate::locate::{self, Scratch, failed, route};
 use crate::requests;
 use forebay_hook::kernel::call;
-use forebay_link::{Answer, Fail};
+use forebay_link::{Answer, Fail, Search};
 
 const NOTHING: Path = c"".as_ptr();
 
@@ -175,10 +175,10 @@ pub fn write_pending_time(fd: c_int) {
         return;
     }
     let (mut scratch, mut answer) = (Scratch::new(), Answer::new());
-    let mut looks = Looks::default();
+    let mut search = Search::default();
     while let Some(target) = locate::locate_fd(fd, &mut scratch) {
         match requests::resolve(&target, 0, &mut answer) {
-            Err(Fail::Errno(START_MOVED)) if looks.again() => {}
+            Err(Fail::Errno(e)) if search.again(e) => {}
             // One that is gone has no times that anybody sees.
             _ => return,
         }

@@ -9,14 +9,14 @@ use core::ffi::{c_int, c_long, c_void};
 use core::ptr::null_mut;
 
 use forebay_hook::hooks;
-use forebay_wire::{DirEntries, MAX_REPLY_BYTES, Op, REPLY_HEADER_BYTES, START_MOVED};
+use forebay_wire::{DirEntries, MAX_REPLY_BYTES, Op, REPLY_HEADER_BYTES};
 use libc::{AT_FDCWD, DIR, dirent64};
 
 use super::{Path, open};
-use crate::locate::{self, Looks, Scratch, failed, forget_fd, found_nothing, route};
+use crate::locate::{self, Scratch, failed, forget_fd, route};
 use crate::requests::LINK;
 use forebay_hook::kernel::{self, Errno, OwnFd, call};
-use forebay_link::Fail;
+use forebay_link::{Fail, Search};
 
 const MARK: usize = 0xf03e_ba11_d1f0_0d01;
 /// The flags with which glibc's `opendir` opens.
@@ -147,7 +147,7 @@ impl Stream {
             (self.parts, self.room) = (larger.cast(), room);
         }
         let mut scratch = Scratch::new();
-        let mut looks = Looks::default();
+        let mut search = Search::default();
         let got = loop {
             let target = locate::locate_fd(self.fd, &mut scratch).ok_or(libc::EBADF)?;
             let mut request = target.request(Op::ReadDir);
@@ -163,8 +163,8 @@ impl Stream {
                 )
             };
             match got {
-                Err(Fail::Errno(START_MOVED)) if looks.again() => {}
-                got => break got.map_err(found_nothing),
+                Err(Fail::Errno(e)) if search.again(e) => {}
+                got => break got.map_err(Search::failure),
             }
         };
         let (len, session) = match got {

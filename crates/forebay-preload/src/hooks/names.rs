@@ -3,17 +3,15 @@
 use core::ffi::{c_int, c_uint};
 
 use forebay_hook::hooks;
-use forebay_wire::{FOLLOW, MAX_PATH_BYTES, NOFOLLOW, Op, REMOVE_DIR, START_MOVED};
+use forebay_wire::{FOLLOW, MAX_PATH_BYTES, NOFOLLOW, Op, REMOVE_DIR};
 use libc::{AT_EMPTY_PATH, AT_FDCWD, AT_REMOVEDIR, AT_SYMLINK_FOLLOW, S_IFIFO};
 
 use super::{Path, identity, outcome};
-use crate::locate::{
-    LEAST_ADDRESS, Looks, Scratch, Target, failed, is_alias, locate, may_be_mine, route,
-};
+use crate::locate::{LEAST_ADDRESS, Scratch, Target, failed, is_alias, locate, may_be_mine, route};
 use crate::requests;
 use crate::way::{End, Way};
 use forebay_hook::kernel::{self, Errno, call};
-use forebay_link::{Answer, Fail};
+use forebay_link::{Answer, Fail, Search};
 
 fn mkdir_in(target: &Target<'_>, mode: c_uint, answer: &mut Answer) -> Result<c_int, Fail> {
     let mut request = target.request(Op::Mkdir);
@@ -110,7 +108,7 @@ fn both_inside(op: Op, flags: u32, old: At, new: At) -> Result<Asked, Errno> {
     if old_path.len().max(new_path.len()) > MAX_PATH_BYTES {
         return Err(libc::ENAMETOOLONG);
     }
-    let mut looks = Looks::default();
+    let mut search = Search::default();
     loop {
         let old = locate(old.0, old_path, &mut room1);
         let new = locate(new.0, new_path, &mut room2);
@@ -124,11 +122,10 @@ fn both_inside(op: Op, flags: u32, old: At, new: At) -> Result<Asked, Errno> {
         let mut answer = Answer::new();
         match requests::ask(old.config, &mut request, true, &mut answer) {
             Ok(()) => return Ok(Asked::Done),
-            Err(Fail::Errno(START_MOVED)) if looks.again() => {}
+            Err(Fail::Errno(e)) if search.again(e) => {}
             // The bridge does not say which of the paths leads out of the buffer (`ops::inside`).
             Err(Fail::Errno(libc::EXDEV) | Fail::Redirect) => return Ok(Asked::Apart),
-            Err(Fail::Errno(START_MOVED)) => return Err(libc::ENOENT),
-            Err(Fail::Errno(e)) => return Err(e),
+            Err(Fail::Errno(e)) => return Err(Search::told(e)),
         }
     }
 }

@@ -7,15 +7,15 @@ use core::ffi::{c_char, c_int};
 use core::ptr::null_mut;
 
 use forebay_hook::hooks;
-use forebay_wire::{Base, DIRECTORY, MAX_PATH_BYTES, Op, Request, START_MOVED};
+use forebay_wire::{Base, DIRECTORY, MAX_PATH_BYTES, Op, Request};
 use libc::AT_FDCWD;
 
 use super::links::give;
 use super::{Path, outcome};
-use crate::locate::{self, Looks, Outcome, Scratch, failed, found_nothing, route};
+use crate::locate::{self, Outcome, Scratch, failed, route};
 use crate::requests;
 use forebay_hook::kernel::call;
-use forebay_link::{Answer, Fail};
+use forebay_link::{Answer, Fail, Search};
 
 fn moved(result: c_int) -> c_int {
     if result == 0 {
@@ -27,7 +27,7 @@ fn moved(result: c_int) -> c_int {
 /// The path of the working directory, if that is in the buffer; `None` if it is elsewhere.
 fn name_of_cwd(answer: &mut Answer) -> Option<Result<(), Fail>> {
     let mut scratch = Scratch::new();
-    let mut looks = Looks::default();
+    let mut search = Search::default();
     loop {
         let target = locate::locate_fd(AT_FDCWD, &mut scratch)?;
         if target.base == Base::Root && locate::is_cwd_reachable() {
@@ -38,8 +38,8 @@ fn name_of_cwd(answer: &mut Answer) -> Option<Result<(), Fail>> {
             ..Request::new(Op::NameOf)
         };
         match requests::ask(target.config, &mut request, true, answer) {
-            Err(Fail::Errno(START_MOVED)) if looks.again() => {}
-            asked => return Some(asked.map_err(found_nothing)),
+            Err(Fail::Errno(e)) if search.again(e) => {}
+            asked => return Some(asked.map_err(Search::failure)),
         }
     }
 }

@@ -23,7 +23,7 @@ fn start(base: Base<'_>) -> Result<Start, Errno> {
             oid: ObjectId(oid),
             link: 0,
         }),
-        Base::Lower(path) => Start::Lower(TreePath::new(path).ok_or(Errno::NOENT)?),
+        Base::Lower(path, inode) => Start::Lower(TreePath::new(path).ok_or(Errno::NOENT)?, inode),
     })
 }
 

@@ -205,7 +205,7 @@ impl Work {
                     } else {
                         INLINE_LISTING
                     };
-                    let through = match server.sees_more_than(self.caller.1) {
+                    let through = match server.serves_several_users() {
                         true => self.pending.through(&look),
                         false => None,
                     };
@@ -303,7 +303,7 @@ impl Work {
             let hand = Hand {
                 server,
                 state: Some(&state),
-                caller: self.caller,
+                caller: Some(self.caller),
                 is_long: self.is_long,
             };
             return Step::Free(self.pending.step(&server.settings, &hand, false));
@@ -312,7 +312,7 @@ impl Work {
         let hand = Hand {
             server,
             state: Some(&turn),
-            caller: self.caller,
+            caller: Some(self.caller),
             is_long: self.is_long,
         };
         match self.pending.step(&server.settings, &hand, true) {
@@ -328,7 +328,7 @@ impl Work {
         let hand = Hand {
             server,
             state: None,
-            caller: self.caller,
+            caller: Some(self.caller),
             is_long: self.is_long,
         };
         let effect = self.pending.step(&server.settings, &hand, true);

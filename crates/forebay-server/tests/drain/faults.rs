@@ -1,7 +1,7 @@
 //! What cannot be drained is said, is not lost, and keeps nothing else from being drained.
 
 use super::scene::{Scene, Work, assert_same, tree_of, view_of};
-use forebay_admin::drain::{DrainRequest, DrainState, Left, Reason};
+use forebay_admin::drain::{DrainRequest, DrainState, Left, Reason, Side, Take};
 use forebay_testkit::{is_root, skip};
 use std::fs::{self, File};
 use std::io::Write;
@@ -267,8 +267,19 @@ fn a_directory_that_vanished_from_the_pfs_is_named_and_its_files_stay() {
     assert_eq!(paths(&left), ["dir/new"]);
     assert_eq!(left[0].reason, Reason::NoDirectory);
     assert!(scene.pfs().join("other").exists());
+    // Nobody but who made this one knows whether it is for what was in the other.
     fs::create_dir(scene.pfs().join("dir")).unwrap();
     let (_, left) = bridge.drain(&DrainRequest::default());
+    assert_eq!(paths(&left), ["dir/new"]);
+    assert_eq!(left[0].reason, Reason::OtherDirectory);
+    let take = vec![Take {
+        path: b"dir/new".to_vec(),
+        side: Side::Ours,
+    }];
+    let (_, left) = bridge.drain(&DrainRequest {
+        take,
+        ..DrainRequest::default()
+    });
     assert_eq!(left, []);
     assert_eq!(fs::read(scene.pfs().join("dir/new")).unwrap(), b"new");
 }

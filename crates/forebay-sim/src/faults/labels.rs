@@ -172,11 +172,8 @@ fn label_now(
         return Ok(None);
     };
     let settings = settings(0, usize::MAX);
-    let walk = Walk {
-        cred: &Cred::default(),
-        settings: &settings,
-        facts: look,
-    };
+    let cred = Cred::default();
+    let walk = Walk::new(&cred, &settings, look);
     let label = label_at(&walk, path, &record)?;
     Ok(Some((record.version, label)))
 }

@@ -595,11 +595,8 @@ impl Node {
         let look = Look::new(&hand, &known);
         let facts: &dyn Facts = &look;
         let settings = super::request::settings(0, usize::MAX);
-        let walk = Walk {
-            cred: &Cred::default(),
-            settings: &settings,
-            facts,
-        };
+        let cred = Cred::default();
+        let walk = Walk::new(&cred, &settings, facts);
         is_right(&walk, &path, &record, label).unwrap_or(false)
     }
 

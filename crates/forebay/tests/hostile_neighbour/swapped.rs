@@ -4,6 +4,7 @@ use super::as_root;
 use crate::stage::{Said, Stage, finish, start, tree};
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -40,6 +41,34 @@ const BEFORE: &str = "chmod 755 .; mkdir -p pfs/top/nd pfs/top/vd; echo conf > p
 
 const SWAP: &str = "mallory mv pfs/top/nd pfs/top/gone; mallory mv pfs/top/vd pfs/top/nd; \
                     ! mallory touch pfs/top/nd/natively 2> /dev/null";
+
+/// Does something while mallory, natively, exchanges `top/nd` and `top/vd` again and again. They are in their places afterwards.
+fn while_they_change_places(stage: &Stage, work: impl FnOnce() -> Said) -> Said {
+    fs::write(stage.path("turn.py"), TURN).unwrap();
+    let mut turns = stage.command("bash");
+    let turn = format!("{AS_USER}; mallory /usr/bin/python3 turn.py pfs/top/nd pfs/top/vd stop");
+    turns.args(["-c", &turn]);
+    let mut turns = start(turns);
+    let said = work();
+    fs::write(stage.path("stop"), "").unwrap();
+    assert!(turns.wait().unwrap().success());
+    let back = format!("[ -e pfs/top/vd/conf ] || {{ {EXCHANGE}; }}");
+    by_root(stage, &back).ends_with(0);
+    said
+}
+
+/// Exchanges two directories until there is a certain file. Fails if it never could.
+const TURN: &str = r#"
+import ctypes, os, sys
+syscall = ctypes.CDLL(None).syscall
+one, other, stop = (path.encode() for path in sys.argv[1:])
+turns = 0
+while not os.path.exists(stop):
+    turns += sum(syscall(316, -100, one, -100, other, 2) == 0 for _ in range(50))
+assert turns > 50, turns
+"#;
+
+const EXCHANGE: &str = "mv pfs/top/vd pfs/top/x; mv pfs/top/nd pfs/top/vd; mv pfs/top/x pfs/top/nd";
 
 #[test]
 fn what_a_user_has_made_comes_into_no_directory_of_another_one_that_has_its_place_now() {
@@ -171,14 +200,9 @@ fn what_is_made_while_directories_change_places_comes_where_its_maker_may_make_i
     as_root!();
     let stage = Stage::new();
     by_root(&stage, BEFORE).ends_with(0);
-    fs::write(stage.path("turn.py"), TURN).unwrap();
-    let make = "mallory /usr/bin/python3 turn.py pfs/top/nd pfs/top/vd & \
-                mallory sh -c 'for n in $(seq 300); do (echo evil > pfs/top/nd/n$n) 2> /dev/null; \
-                    mkdir pfs/top/nd/d$n 2> /dev/null; ln -s x pfs/top/nd/l$n 2> /dev/null; done; touch pfs/top/stop'; \
-                wait";
-    finish(run(&stage, &["--no-drain"], make)).ends_with(0);
-    by_root(&stage, "[ -e pfs/top/vd/conf ] || { mv pfs/top/vd pfs/top/x; mv pfs/top/nd pfs/top/vd; mv pfs/top/x pfs/top/nd; }")
-        .ends_with(0);
+    let make = "mallory sh -c 'for n in $(seq 300); do (echo evil > pfs/top/nd/n$n) 2> /dev/null; \
+                    mkdir pfs/top/nd/d$n 2> /dev/null; ln -s x pfs/top/nd/l$n 2> /dev/null; done; true'";
+    while_they_change_places(&stage, || finish(run(&stage, &["--no-drain"], make))).ends_with(0);
     by_root(&stage, SWAP).ends_with(0);
     stage.say(&["drain", "--buffer", "pfs"]);
     assert_eq!(in_victims(&stage.pfs().join("top/nd")), ["conf"]);
@@ -312,15 +336,95 @@ fn what_is_read_while_directories_change_places_is_what_its_reader_may_see() {
          mallory mkdir pfs/top/nd/sub; mallory sh -c 'echo own > pfs/top/nd/f; echo own > pfs/top/nd/sub/g'",
     )
     .ends_with(0);
-    fs::write(stage.path("turn.py"), TURN).unwrap();
     fs::write(stage.path("read.py"), READ).unwrap();
-    let read = "mallory /usr/bin/python3 turn.py pfs/top/nd pfs/top/vd & \
-                mallory /usr/bin/python3 read.py; touch pfs/top/stop; wait";
-    let said = finish(run(&stage, &["--no-drain", "-q"], read)).ends_with(0);
+    let read = run(
+        &stage,
+        &["--no-drain", "-q"],
+        "mallory /usr/bin/python3 read.py",
+    );
+    let said = while_they_change_places(&stage, || finish(read)).ends_with(0);
     let seen: Vec<&str> = said.out.split_whitespace().collect();
     assert!(seen.contains(&"own"), "{seen:?}");
     assert!(!said.out.contains("secret"), "{seen:?}");
 }
+
+/// What a program does in a directory that it has open, be it of root or of the victim, is done in no other one: this is what `rm -r` and
+/// `chown -R` rely on.
+#[test]
+fn what_is_done_relative_to_a_directory_is_done_in_no_other_one_that_has_its_place_now() {
+    as_root!();
+    for (who, own, other) in [("", "nd", "vd"), ("victim", "vd", "nd")] {
+        let stage = Stage::new();
+        by_root(&stage, BEFORE).ends_with(0);
+        let files = "for n in $(seq 40); do for d in nd vd; do for f in read gone mode old; do echo $d > pfs/top/$d/$f$n; done; done; done; \
+                     chown 65534:65534 pfs/top/nd/*; chown 1000:1000 pfs/top/vd/*; chmod 777 pfs/top/nd";
+        by_root(&stage, files).ends_with(0);
+        fs::write(stage.path("relative.py"), RELATIVE).unwrap();
+        let seen = |at: &str| {
+            let dir = stage.pfs().join("top").join(at);
+            let seen = in_victims(&dir).into_iter().map(|name| {
+                let mode = fs::metadata(dir.join(&name)).unwrap().permissions().mode() & 0o777;
+                (name, mode)
+            });
+            seen.collect::<Vec<_>>()
+        };
+        let before = seen(other);
+        let work = format!("{who} /usr/bin/python3 relative.py pfs/top {own}");
+        let work = run(&stage, &["--no-drain"], &work);
+        while_they_change_places(&stage, || finish(work)).ends_with(0);
+        assert_eq!(seen(other), before);
+        // A name in the buffer has a path: what was done while the directory was at the other path arrives when it is there.
+        by_root(&stage, EXCHANGE).ends_with(0);
+        stage.say(&["drain", "--buffer", "pfs"]);
+        assert_eq!(seen(own), before, "{own} is {other} now");
+        by_root(&stage, EXCHANGE).ends_with(0);
+        stage.say(&["drain", "--buffer", "pfs"]).ends_with(0);
+        assert_eq!(seen(other), before);
+        let own = seen(own);
+        let count = |what: &str, modes: &[u32]| {
+            let is_one =
+                |(name, mode): &&(String, u32)| name.starts_with(what) && modes.contains(mode);
+            own.iter().filter(is_one).count()
+        };
+        let usual = &[0o644];
+        assert_eq!(
+            [count("gone", usual), count("old", usual)],
+            [0, 0],
+            "{own:?}"
+        );
+        assert_eq!(
+            [
+                count("new", usual),
+                count("name", usual),
+                count("mode", &[0o604])
+            ],
+            [40, 40, 40],
+            "{own:?}"
+        );
+    }
+}
+
+/// Works in a directory that changes its place, by a descriptor of it and as its working directory.
+const RELATIVE: &str = r#"
+import os, sys
+top, own = sys.argv[1:]
+os.umask(0o022)
+while True:
+    fd = os.open(f'{top}/{own}', os.O_RDONLY | os.O_DIRECTORY)
+    if os.fstat(fd).st_uid == (65534 if own == 'nd' else 1000):
+        break
+    os.close(fd)
+os.fchdir(fd)
+for _ in range(1000):
+    assert open('read1').read() == own + '\n'
+    assert os.stat('read2', dir_fd=fd).st_uid == os.fstat(fd).st_uid
+for n in range(1, 41):
+    os.unlink(f'gone{n}', dir_fd=fd)
+    with open(os.open(f'new{n}', os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644, dir_fd=fd), 'w') as new:
+        new.write(own)
+    os.chmod(f'mode{n}', 0o604)
+    os.rename(f'old{n}', f'name{n}', src_dir_fd=fd, dst_dir_fd=fd)
+"#;
 
 /// Reads what it can get in the directory that changes its place, and says what it has seen.
 const READ: &str = r#"
@@ -338,16 +442,6 @@ for _ in range(4000):
     for path in ('pfs/top/nd', 'pfs/top/nd/sub'):
         look(lambda: ' '.join(sorted(os.listdir(path))))
 print(*seen)
-"#;
-
-/// Exchanges two directories past the library, until a program in the buffer says that it has ended.
-const TURN: &str = r#"
-import ctypes, os, sys
-syscall = ctypes.CDLL(None).syscall
-one, other = (path.encode() for path in sys.argv[1:])
-while not os.path.exists('pfs/top/stop'):
-    for _ in range(50):
-        syscall(316, -100, one, -100, other, 2)
 "#;
 
 /// While a drain is at work the directory that it has made is swapped, again and again.

@@ -121,18 +121,12 @@ impl Choose {
         if let Some((second, _)) = conflict.beside {
             reads.saw(&path, Some(&conflict.record));
             let object = conflict.record.object;
-            let has_same_dir = second.parent() == path.parent();
-            let dirs = conflict.record.dirs();
             let put = PathRecord {
                 version: facts.next_version(),
                 hides: None,
                 replaces: None,
                 drained: None,
-                dirs: Dirs {
-                    within: dirs.within.filter(|_| has_same_dir),
-                    ..dirs
-                }
-                .boxed(),
+                dirs: for_what_is_there_now(&conflict.record),
                 ..conflict.record
             };
             return Ok(Some(DrainCommit {
@@ -179,17 +173,12 @@ impl Choose {
             (_, _) if conflict.is_of_both => Some(opened(&path, &record)),
             (Side::Ours, at_origin) => {
                 let mut after = record.clone();
-                // It is decided for the directories that are there now.
-                let mut dirs = Dirs {
-                    within: None,
-                    ..record.dirs()
-                };
+                after.dirs = for_what_is_there_now(&record);
                 if let Some(attr) = at_origin.filter(|_| is_replaced) {
                     after.arriving = Some(Box::new(Identity::of_leaving(&attr)));
                     after.adopts = true;
-                    dirs.out_of = None;
+                    after.dirs = None;
                 }
-                after.dirs = dirs.boxed();
                 // Decided for this name: it tells others of the same file nothing. If nothing is there, then nothing that comes is
                 // meant.
                 if now.is_some() || record.covers(&path).is_some() {
@@ -213,4 +202,11 @@ impl Choose {
         commit.below = below;
         Ok(Some(commit))
     }
+}
+
+/// See [`PathRecord::dirs`] of what is decided for the directory that has its place now.
+pub(super) fn for_what_is_there_now(record: &PathRecord) -> Option<Box<Dirs>> {
+    let within = None;
+    let out_of = record.dirs().out_of;
+    Dirs { within, out_of }.boxed()
 }

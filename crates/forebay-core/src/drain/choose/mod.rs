@@ -24,6 +24,7 @@ use crate::record::{Kind, PathRecord, Transit};
 use crate::speakers::Word;
 use below::Below;
 use conflict::{Conflict, InTwoPlaces};
+use decide::for_what_is_there_now;
 use exchanged::{ring, went_to};
 use forebay_types::MAX_NAME_BYTES;
 use refusal::{
@@ -90,6 +91,8 @@ enum State {
     /// The mark goes, and why nothing was decided; `None`: it is tried again.
     Unmark(Option<&'static str>),
     Unmarking(Option<&'static str>),
+    /// It is for the directory that is there now.
+    Resettle(Conflict),
     Committing,
     End,
 }
@@ -108,6 +111,8 @@ pub(super) struct Choose {
     marked: Option<PathRecord>,
     /// The name that ours gets, once that is decided.
     second: Option<TreePath>,
+    /// The directory of the PFS that it is in, or comes to.
+    dir: Option<Attr>,
     state: State,
 }
 
@@ -120,6 +125,7 @@ impl Choose {
             tries: 0,
             marked: None,
             second: None,
+            dir: None,
             state: State::Climb,
             choice,
         }
@@ -136,6 +142,16 @@ impl Choose {
         match self.marked {
             Some(_) => State::Unmark(None),
             None => State::Wait,
+        }
+    }
+
+    /// There is nothing to choose about it. Ours may still be for another directory than the one that is there now.
+    fn settle(&mut self, conflict: Conflict, why: &str, sheet: &mut Sheet) {
+        let within = conflict.record.dirs().within;
+        let is_other = |dir: &Attr| within.is_some_and(|within| !within.is_dir_of(dir));
+        match self.choice.side == Side::Ours && self.dir.as_ref().is_some_and(is_other) {
+            true => self.state = State::Resettle(conflict),
+            false => self.refuse(why, sheet),
         }
     }
 
@@ -204,6 +220,7 @@ impl Choose {
                 Ok(found) if !found.as_ref().is_some_and(Attr::is_dir) => {
                     self.nearest_dir = dir.parent()
                 }
+                Ok(found) if dir == self.choice.path.parent() => self.dir = found,
                 Ok(_) => {}
                 Err(trouble) => return self.fail(trouble, sheet),
             }
@@ -405,7 +422,7 @@ impl Choose {
             None => false,
         };
         match is_unchanged {
-            true => self.refuse(NO_CONFLICT, sheet),
+            true => self.settle(conflict, NO_CONFLICT, sheet),
             false => self.judge(conflict, None, sheet),
         }
         Ok(())
@@ -425,7 +442,7 @@ impl Choose {
             return Ok(());
         };
         match files.may_go_with(&conflict.theirs, known, &now, &evidence, planted)? {
-            Some(_) => self.refuse(NO_CONFLICT, sheet),
+            Some(_) => self.settle(conflict, NO_CONFLICT, sheet),
             None => self.judge(conflict, Some(now.is), sheet),
         }
         Ok(())
@@ -437,8 +454,12 @@ impl Choose {
         let is_planted = Mutation::ChoicesAreNotRefused.is(sheet.planted);
         let side = self.choice.side;
         let unfit = conflict.refusal(side).filter(|_| !is_planted);
-        if let Some(why) = unfit.or_else(|| conflict.nothing_to_choose(side)) {
+        if let Some(why) = unfit {
             self.refuse(&why, sheet);
+            return;
+        }
+        if let Some(why) = conflict.nothing_to_choose(side) {
+            self.settle(conflict, &why, sheet);
             return;
         }
         if conflict.is_second_taken {
@@ -643,6 +664,21 @@ impl Strand for Choose {
                     let updates = vec![self.update(marked, None)];
                     let (commit, _) = commit_of(facts, ReadSet::default(), updates, Vec::new());
                     self.state = State::Unmarking(*why);
+                    return Ok(Some(Act::Commit(commit)));
+                }
+                State::Resettle(conflict) => {
+                    let record = PathRecord {
+                        dirs: for_what_is_there_now(&conflict.record),
+                        ..conflict.record.clone()
+                    };
+                    let update = Update {
+                        path: self.choice.path.clone(),
+                        before: conflict.record.clone(),
+                        after: Some(record),
+                    };
+                    let reads = conflict.reads.clone();
+                    let (commit, _) = commit_of(facts, reads, vec![update], Vec::new());
+                    self.state = State::Committing;
                     return Ok(Some(Act::Commit(commit)));
                 }
                 State::Decide(conflict, now) => {
