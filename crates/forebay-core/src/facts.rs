@@ -13,6 +13,7 @@ use crate::speakers::Lowers;
 use crate::table::TableError;
 use std::sync::Arc;
 
+pub use crate::access::Protections;
 pub use forebay_types::{Attr, Devices, Inode, Timestamp};
 
 /// What a look at the PFS has to go through. Natively a program that has got to a directory goes on from that, whatever others put in its
@@ -407,4 +408,6 @@ pub struct Settings {
     pub devices: Devices,
     /// A write through a mapping shows in the times of an object.
     pub stamps_mapped_writes: bool,
+    /// What this node forbids beyond POSIX.
+    pub protections: Protections,
 }

@@ -289,12 +289,12 @@ impl Stray {
         original: Option<&Attr>,
         is_same: impl FnOnce() -> bool,
     ) -> Self {
-        let is_alike = original.is_some_and(|o| (o.size, o.mtime) == (attr.size, attr.mtime));
+        let is_alike = |o: &Attr| o.is_file() && (o.size, o.mtime) == (attr.size, attr.mtime);
         Stray {
             kind: label.map(|label| label.kind),
             bytes: attr.size,
             has_others: attr.nlink > 1,
-            is_on_pfs: is_alike && is_same(),
+            is_on_pfs: original.is_some_and(is_alike) && is_same(),
         }
     }
 
@@ -452,7 +452,10 @@ mod tests {
             hides: Some(path()),
             renamed: None,
         };
-        let (_, attr) = drained();
+        let attr = Attr {
+            mode: libc::S_IFREG | 0o644,
+            ..drained().1
+        };
         let fate = |original: &Attr, is_same| {
             Stray::of(Some(&label), &attr, Some(original), || is_same).fate()
         };
@@ -461,6 +464,13 @@ mod tests {
         let mut older = attr;
         older.mtime.sec -= 1;
         assert_eq!(fate(&older, true), Fate::Quarantine);
+        // To read a FIFO that somebody has put there could take for ever.
+        let fifo = Attr {
+            mode: libc::S_IFIFO | 0o644,
+            ..attr
+        };
+        let stray = Stray::of(Some(&label), &attr, Some(&fifo), || panic!("it is read"));
+        assert_eq!(stray.fate(), Fate::Quarantine);
     }
 
     #[test]

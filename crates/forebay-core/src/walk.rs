@@ -205,6 +205,15 @@ impl<'a> Walk<'a> {
         access::check(self.cred, &self.dir_attr(dir)?, want)
     }
 
+    /// May this link in `dir`, at the end of a path, be followed?
+    fn check_follow(&self, dir: &Dir, link: &Node) -> Outcome<()> {
+        let protections = self.settings.protections;
+        if !protections.symlinks {
+            return Ok(());
+        }
+        protections.check_follow(self.cred, &self.dir_attr(dir)?, &self.attr(link)?)
+    }
+
     /// Is the node a directory?
     pub fn is_dir(&self, node: &Node) -> bool {
         match node {
@@ -539,6 +548,9 @@ impl<'a> Walk<'a> {
                     links += 1;
                     if links > MAX_LINKS {
                         return errno(libc::ELOOP);
+                    }
+                    if is_last {
+                        self.check_follow(&dir, link)?;
                     }
                     self.facts.followed(&dir.path.join(name));
                     let mut text = self.link_text(link)?;

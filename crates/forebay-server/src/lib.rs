@@ -55,7 +55,7 @@ use crate::limits::{REMOVED_AT_ONCE, STAGE_LIMIT_BYTES};
 use crate::log::Log;
 use forebay_admin::{BridgeInfo, instance_dir, socket_path};
 use forebay_core::bypass::BypassingPrograms;
-use forebay_core::facts::{Attr, Devices, Settings};
+use forebay_core::facts::{Attr, Devices, Protections, Settings};
 use forebay_core::path::TreePath;
 use forebay_core::process_limits::{check_descriptors, check_file_bytes};
 use forebay_core::record::BridgeId;
@@ -318,6 +318,7 @@ impl ServerHandle {
                 removed_at_once: REMOVED_AT_ONCE,
                 devices,
                 stamps_mapped_writes: forebay_core::pfs_kind::stamps_mapped_writes(storage_type),
+                protections: protections(),
             },
             log,
             counters: status::Activity::default(),
@@ -464,6 +465,22 @@ pub struct Server {
     listener: listen::Listener,
     threads: Vec<JoinHandle<sys::Sys<bool>>>,
     sync: JoinHandle<()>,
+}
+
+/// What this node forbids beyond POSIX; a setting that can't be read forbids nothing.
+fn protections() -> Protections {
+    let level = |name: &str| -> u8 {
+        let text = std::fs::read_to_string(format!("/proc/sys/fs/protected_{name}"));
+        text.ok()
+            .and_then(|text| text.trim().parse().ok())
+            .unwrap_or(0)
+    };
+    Protections {
+        symlinks: level("symlinks") > 0,
+        hardlinks: level("hardlinks") > 0,
+        fifos: level("fifos"),
+        regular: level("regular"),
+    }
 }
 
 /// Starts a bridge in threads of this process.

@@ -3,7 +3,7 @@
 use crate::ServerHandle;
 use crate::follow;
 use crate::log::Cause;
-use forebay_core::facts::{Label, LabelParent, Stop};
+use forebay_core::facts::{Attr, Judged, Label, LabelParent, Stop};
 use forebay_core::path::TreePath;
 use forebay_core::record::{Kind, ObjectName, PathRecord};
 use forebay_core::recovery::{
@@ -222,7 +222,10 @@ fn withhold(
     // Another directory tells nothing about the one that it is for.
     let hides = hides.filter(|_| server.left_alone.is_none());
     let original = hides.and_then(|path| server.lower.attr(path).ok().flatten());
-    let is_same = || hides.is_some_and(|path| has_bytes_of(server, object, path));
+    let is_same = || {
+        let both = hides.zip(original.as_ref());
+        both.is_some_and(|(path, original)| has_bytes_of(server, object, (path, original)))
+    };
     let stray = Stray::of(label.as_ref(), &attr, original.as_ref(), is_same);
     if stray.fate() == Fate::Remove {
         return Ok(false);
@@ -239,10 +242,15 @@ fn withhold(
     Ok(true)
 }
 
-/// Does the PFS hold the same bytes at this path? If nobody can tell it does not.
-fn has_bytes_of(server: &ServerHandle, object: ObjectName, path: &TreePath) -> bool {
+/// Does this file of the PFS hold the same bytes? If nobody can tell it does not.
+fn has_bytes_of(
+    server: &ServerHandle,
+    object: ObjectName,
+    (path, original): (&TreePath, &Attr),
+) -> bool {
     let here = server.objects.open_object(object, libc::O_RDONLY);
-    let below = server.lower.open(path, libc::O_RDONLY);
+    let judged = Judged::new(original);
+    let below = server.lower.open_judged(path, &judged, libc::O_RDONLY);
     let (Ok(here), Ok(below)) = (here, below) else {
         return false;
     };

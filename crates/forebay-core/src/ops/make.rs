@@ -80,6 +80,10 @@ impl Context<'_> {
         let (from, node) = self.existing(old, at_end)?;
         let to = self.vacant(new, false)?;
         // As on Linux, what is wrong with the new name comes first.
+        let protections = self.settings.protections;
+        if protections.hardlinks {
+            protections.check_link(self.cred, &self.walk.attr(&node)?)?;
+        }
         if self.walk.is_dir(&node) {
             return errno(libc::EPERM);
         }

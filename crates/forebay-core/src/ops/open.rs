@@ -97,6 +97,9 @@ impl Context<'_> {
         if is_dir && (write || flags & libc::O_CREAT != 0) {
             return errno(libc::EISDIR);
         }
+        if flags & libc::O_CREAT != 0 {
+            self.check_create_over(found, node)?;
+        }
         if self.cred.uid != 0 {
             self.check_open(&self.walk.attr(node)?, flags)?;
         }
@@ -116,6 +119,16 @@ impl Context<'_> {
                 _ => Ok(special(in_place(lower, attr))),
             },
         }
+    }
+
+    /// May what is there be opened by a call that would have created it?
+    fn check_create_over(&self, found: &Found, node: &Node) -> Outcome<()> {
+        let protections = self.settings.protections;
+        if protections.fifos == 0 && protections.regular == 0 {
+            return Ok(());
+        }
+        let dir = self.walk.dir_attr(&found.dir)?;
+        protections.check_create(self.cred, &dir, &self.walk.attr(node)?)
     }
 
     fn check_open(&self, attr: &Attr, flags: i32) -> Outcome<()> {

@@ -323,6 +323,30 @@ fn what_users_have_made_comes_into_a_tree_that_was_copied_back_or_has_moved() {
     }
 }
 
+/// `fs.protected_*`, whatever they are here: the answers are those of the kernel.
+#[test]
+fn what_linux_forbids_about_links_and_files_of_others_is_forbidden_in_the_buffer() {
+    as_root!();
+    let stage = Stage::new();
+    let make = "chmod 755 .; mkdir -m 1777 pfs/sticky; echo text > pfs/sticky/file; chmod 666 pfs/sticky/file; \
+                echo text > pfs/sticky/mine; chmod 600 pfs/sticky/mine; cp pfs/sticky/mine pfs/sticky/read; \
+                chmod 644 pfs/sticky/read; cp pfs/sticky/file pfs/sticky/suid; chmod 4666 pfs/sticky/suid; \
+                victim sh -c 'ln -s file pfs/sticky/link; echo text > pfs/sticky/theirs; chmod 666 pfs/sticky/theirs; mkfifo -m 666 pfs/sticky/fifo'";
+    by_root(&stage, make).ends_with(0);
+    let work = "set +e; cd pfs/sticky; \
+                answer() { \"$@\" > /dev/null 2>&1; echo \"$? $*\"; }; \
+                for f in file mine read suid theirs; do answer mallory ln $f ln-$f; answer victim ln -P $f lv-$f; answer ln $f lr-$f; done; \
+                answer mallory ln fifo ln-fifo; answer mallory ln link ln-link; \
+                for who in mallory victim ''; do \
+                  answer $who cat link; answer $who cat link/; answer $who sh -c 'echo 1 > link'; \
+                  answer $who sh -c 'echo 1 > theirs'; answer $who sh -c 'echo 1 >> file'; \
+                  answer $who /usr/bin/python3 -c 'import os; os.open(\"fifo\", os.O_CREAT | os.O_RDWR | os.O_NONBLOCK)'; \
+                done";
+    let in_the_buffer = finish(run(&stage, &["--no-drain", "-q"], work)).ends_with(0);
+    let natively = by_root(&stage, work).ends_with(0);
+    assert_eq!(in_the_buffer.out, natively.out);
+}
+
 /// Natively nobody gets into the directory of the victim, whatever the modes of what is in it.
 #[test]
 fn what_is_read_while_directories_change_places_is_what_its_reader_may_see() {
