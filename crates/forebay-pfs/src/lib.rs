@@ -109,14 +109,19 @@ impl Lower {
     /// As [`Lower::attr`], of an entry of this directory, if one is given.
     ///
     /// # Errors
-    /// Those of the file system. ENOENT if another directory is there.
+    /// Those of the file system. ENOENT if another directory is there than the request has seen. (In another one than that out of which
+    /// something was renamed that thing is not.)
     pub fn attr_in(&self, path: &TreePath, through: Option<Through>) -> Sys<Option<Attr>> {
         let (Some(through), Some((parent, name))) = (through, path.split()) else {
             return self.attr(path);
         };
-        let dir = self.open(&parent, libc::O_PATH | libc::O_DIRECTORY)?;
-        check_through(&dir, Some(through))?;
-        self.shown(path, sys::stat(dir.as_fd(), name))
+        let opened = self.open(&parent, libc::O_PATH | libc::O_DIRECTORY);
+        let checked = opened.and_then(|dir| check_through(&dir, Some(through)).map(|()| dir));
+        match (checked, through) {
+            (Ok(dir), _) => self.shown(path, sys::stat(dir.as_fd(), name)),
+            (Err(e), Through::Known(_)) => self.shown(path, Err(e)),
+            (Err(e), Through::Seen(_)) => Err(e),
+        }
     }
 
     /// What is seen of an entry while times wait to be written.

@@ -45,6 +45,8 @@ pub(super) struct Conflict {
     pub(super) ring: Vec<Exchanged>,
     /// The directory that it is in is not on the PFS any more.
     pub(super) lacks_dir: bool,
+    /// Another directory is there than the one that it is for.
+    pub(super) is_in_other_dir: bool,
     /// Why nothing can be in its place on the PFS yet.
     pub(super) waits_because: Option<String>,
     /// Both sides have a directory there, and the two become one.

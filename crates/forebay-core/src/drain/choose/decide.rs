@@ -205,7 +205,7 @@ impl Choose {
 }
 
 /// See [`PathRecord::dirs`] of what is decided for the directory that has its place now.
-pub(super) fn for_what_is_there_now(record: &PathRecord) -> Option<Box<Dirs>> {
+fn for_what_is_there_now(record: &PathRecord) -> Option<Box<Dirs>> {
     let within = None;
     let out_of = record.dirs().out_of;
     Dirs { within, out_of }.boxed()

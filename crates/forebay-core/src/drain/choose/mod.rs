@@ -24,7 +24,6 @@ use crate::record::{Kind, PathRecord, Transit};
 use crate::speakers::Word;
 use below::Below;
 use conflict::{Conflict, InTwoPlaces};
-use decide::for_what_is_there_now;
 use exchanged::{ring, went_to};
 use forebay_types::MAX_NAME_BYTES;
 use refusal::{
@@ -91,8 +90,6 @@ enum State {
     /// The mark goes, and why nothing was decided; `None`: it is tried again.
     Unmark(Option<&'static str>),
     Unmarking(Option<&'static str>),
-    /// It is for the directory that is there now.
-    Resettle(Conflict),
     Committing,
     End,
 }
@@ -142,16 +139,6 @@ impl Choose {
         match self.marked {
             Some(_) => State::Unmark(None),
             None => State::Wait,
-        }
-    }
-
-    /// There is nothing to choose about it. Ours may still be for another directory than the one that is there now.
-    fn settle(&mut self, conflict: Conflict, why: &str, sheet: &mut Sheet) {
-        let within = conflict.record.dirs().within;
-        let is_other = |dir: &Attr| within.is_some_and(|within| !within.is_dir_of(dir));
-        match self.choice.side == Side::Ours && self.dir.as_ref().is_some_and(is_other) {
-            true => self.state = State::Resettle(conflict),
-            false => self.refuse(why, sheet),
         }
     }
 
@@ -308,6 +295,9 @@ impl Choose {
                 return Ok(());
             }
         }
+        let within = record.dirs().within;
+        let is_other = |dir: &Attr| within.is_some_and(|within| !within.is_dir_of(dir));
+        let is_in_other_dir = !lacks_dir && self.dir.as_ref().is_some_and(is_other);
         let mut beside = None;
         if self.choice.side == Side::Both && is_single && record.kind != Kind::Whiteout {
             let dir = self.nearest_dir.clone();
@@ -331,6 +321,7 @@ impl Choose {
             replaced_by,
             ring,
             lacks_dir,
+            is_in_other_dir,
             waits_because,
             is_of_both: false,
             at_theirs: None,
@@ -422,8 +413,8 @@ impl Choose {
             None => false,
         };
         match is_unchanged {
-            true => self.settle(conflict, NO_CONFLICT, sheet),
-            false => self.judge(conflict, None, sheet),
+            true if !conflict.is_in_other_dir => self.refuse(NO_CONFLICT, sheet),
+            _ => self.judge(conflict, None, sheet),
         }
         Ok(())
     }
@@ -442,8 +433,8 @@ impl Choose {
             return Ok(());
         };
         match files.may_go_with(&conflict.theirs, known, &now, &evidence, planted)? {
-            Some(_) => self.settle(conflict, NO_CONFLICT, sheet),
-            None => self.judge(conflict, Some(now.is), sheet),
+            Some(_) if !conflict.is_in_other_dir => self.refuse(NO_CONFLICT, sheet),
+            _ => self.judge(conflict, Some(now.is), sheet),
         }
         Ok(())
     }
@@ -454,12 +445,8 @@ impl Choose {
         let is_planted = Mutation::ChoicesAreNotRefused.is(sheet.planted);
         let side = self.choice.side;
         let unfit = conflict.refusal(side).filter(|_| !is_planted);
-        if let Some(why) = unfit {
+        if let Some(why) = unfit.or_else(|| conflict.nothing_to_choose(side)) {
             self.refuse(&why, sheet);
-            return;
-        }
-        if let Some(why) = conflict.nothing_to_choose(side) {
-            self.settle(conflict, &why, sheet);
             return;
         }
         if conflict.is_second_taken {
@@ -664,21 +651,6 @@ impl Strand for Choose {
                     let updates = vec![self.update(marked, None)];
                     let (commit, _) = commit_of(facts, ReadSet::default(), updates, Vec::new());
                     self.state = State::Unmarking(*why);
-                    return Ok(Some(Act::Commit(commit)));
-                }
-                State::Resettle(conflict) => {
-                    let record = PathRecord {
-                        dirs: for_what_is_there_now(&conflict.record),
-                        ..conflict.record.clone()
-                    };
-                    let update = Update {
-                        path: self.choice.path.clone(),
-                        before: conflict.record.clone(),
-                        after: Some(record),
-                    };
-                    let reads = conflict.reads.clone();
-                    let (commit, _) = commit_of(facts, reads, vec![update], Vec::new());
-                    self.state = State::Committing;
                     return Ok(Some(Act::Commit(commit)));
                 }
                 State::Decide(conflict, now) => {

@@ -104,6 +104,9 @@ impl Conflict {
         };
         let goes = self.is_of_both || self.lacks_dir;
         let why = match &self.at_theirs {
+            _ if self.is_in_other_dir && (side == Side::Ours || record.kind != Kind::Dir) => {
+                return None;
+            }
             None if !covers && !is_replaced && !self.lacks_dir => REPLACES_NOTHING,
             _ if record.kind == Kind::Dir && side == Side::Theirs && !goes => why_no_dir(record),
             Some(theirs) if self.is_of_both && is_drained_to(theirs) => REPLACES_NOTHING,
