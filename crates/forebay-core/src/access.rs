@@ -46,7 +46,7 @@ pub fn check_sticky(cred: &Cred, dir: &Attr, entry: &Attr) -> Outcome<()> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Protections {
     /// `fs.protected_symlinks`: in a sticky directory that all may write to, nobody follows a link of somebody else at the end of a
-    /// path, unless the directory is that one's as well.
+    /// path, unless its owner owns the directory.
     pub symlinks: bool,
     /// `fs.protected_hardlinks`: nobody but its owner and root links what is no plain file, or may not be read and written to.
     pub hardlinks: bool,
@@ -86,7 +86,8 @@ impl Protections {
         let level = match there.mode & libc::S_IFMT {
             libc::S_IFIFO => self.fifos,
             libc::S_IFREG => self.regular,
-            _ => 0,
+            // Sockets and devices can be opened by no call that would create a file.
+            _ => 1,
         };
         let is_shared = level >= 1 && dir.mode & 0o002 != 0 || level >= 2 && dir.mode & 0o020 != 0;
         match is_shared && is_sticky(dir) && there.uid != dir.uid && there.uid != cred.uid {
@@ -161,6 +162,12 @@ mod tests {
         let link = of(12, libc::S_IFLNK | 0o777);
         assert_eq!(none.check_follow(me, &shared, &link), Ok(()));
         assert_eq!(none.check_create(me, &shared, &theirs), Ok(()));
+        for kind in [libc::S_IFSOCK, libc::S_IFCHR, libc::S_IFLNK] {
+            assert!(
+                none.check_create(me, &shared, &of(12, kind | 0o666))
+                    .is_err()
+            );
+        }
         let root = &cred(0, 0);
         assert!(all.check_follow(root, &shared, &link).is_err());
         for mode in [0o777, 0o1755] {

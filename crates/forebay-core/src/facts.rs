@@ -408,6 +408,8 @@ pub struct Settings {
     pub devices: Devices,
     /// A write through a mapping shows in the times of an object.
     pub stamps_mapped_writes: bool,
+    /// A directory of the PFS has one inode number as long as it is there.
+    pub keeps_numbers: bool,
     /// What this node forbids beyond POSIX.
     pub protections: Protections,
 }

@@ -63,6 +63,15 @@ pub fn stamps_mapped_writes(fs_type: i64) -> bool {
     STAMP_MAPPED_WRITES.contains(&fs_type)
 }
 
+/// Has a directory one inode number as long as it is there, on a file system of this type? FUSE may give it another one when the
+/// kernel has forgotten it.
+pub fn keeps_numbers(fs_type: i64) -> bool {
+    fs_type != FUSE
+}
+
+/// FUSE, by `statfs.f_type`.
+const FUSE: i64 = 0x6573_5546;
+
 /// How what is written to a file system of this type gets to its disks.
 pub fn sync_by(fs_type: i64) -> SyncBy {
     match fs_type {

@@ -150,21 +150,23 @@ impl<'a> Walk<'a> {
     pub fn dir_attr(&self, dir: &Dir) -> Outcome<Attr> {
         match &dir.place {
             Place::Born(object) => self.facts.attr(*object),
-            Place::Merged(lower) => self.merged_attr(lower),
+            Place::Merged(lower) => match self.merged(lower)? {
+                Some(attr) => Ok(attr),
+                None => errno(libc::ENOENT),
+            },
         }
     }
 
-    /// The same of a directory of the PFS. It is looked at once: all that is decided about it is about the same one.
-    pub fn merged_attr(&self, lower: &TreePath) -> Outcome<Attr> {
+    /// The same of a directory of the PFS, if it is there. It is looked at once: all that is decided about it is about the same one.
+    pub fn merged(&self, lower: &TreePath) -> Outcome<Option<Attr>> {
         let is_it = |(path, _): &&(TreePath, Attr)| path == lower;
         if let Some((_, attr)) = self.dirs.borrow().iter().find(is_it) {
-            return Ok(*attr);
+            return Ok(Some(*attr));
         }
-        let Some(attr) = self.facts.lower(lower)? else {
-            return errno(libc::ENOENT);
-        };
-        self.dirs.borrow_mut().push((lower.clone(), attr));
-        Ok(attr)
+        let found = self.facts.lower(lower)?;
+        let seen = found.map(|attr| (lower.clone(), attr));
+        self.dirs.borrow_mut().extend(seen);
+        Ok(found)
     }
 
     /// EXDEV where the directories of two names are on different file systems of the PFS: something is mounted there. A directory that was
@@ -178,7 +180,7 @@ impl<'a> Walk<'a> {
             return Ok(());
         }
         let device = |lower: &TreePath| -> Outcome<Option<u64>> {
-            Ok(self.facts.lower(lower)?.map(|attr| attr.dev))
+            Ok(self.merged(lower)?.map(|attr| attr.dev))
         };
         match (device(&a)?, device(&b)?) {
             (Some(a), Some(b)) if a != b => errno(libc::EXDEV),
@@ -303,12 +305,21 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Is this the very directory that somebody has open, whatever others put in its place?
-    fn checked_start(&self, dir: Dir, inode: Inode) -> Outcome<Dir> {
-        match self.dir_attr(&dir) {
-            Ok(attr) if attr.inode() == inode => Ok(dir),
-            Ok(_) | Err(Stop::Errno(libc::ENOENT)) => errno(START_TAKEN),
-            Err(stop) => Err(stop),
+    /// The same for a directory of the PFS: this one, which the caller says it has open, whatever others put in its place.
+    fn lower_start(&self, lower: &TreePath, (dev, ino): Inode) -> Outcome<Dir> {
+        // Before anything is told of what is there. And it is looked at in the directories above it that the caller may search:
+        // others may exchange those as well.
+        let path = self.path_of_lower(lower)?;
+        let told = Attr {
+            dev,
+            ino,
+            ..Attr::default()
+        };
+        or_moved(self.check_start(&path, || Ok(told)))?;
+        let dir = or_moved(self.dir_of_lower(lower))?;
+        match or_moved(self.dir_attr(&dir))?.inode() == (dev, ino) {
+            true => Ok(dir),
+            false => errno(START_TAKEN),
         }
     }
 
@@ -316,10 +327,7 @@ impl<'a> Walk<'a> {
     pub fn start(&self, start: &Start) -> Outcome<Dir> {
         let dir = match start {
             Start::Root => self.dir_at(&TreePath::root()),
-            Start::Lower(lower, inode) => match self.dir_of_lower(lower) {
-                Err(Stop::Errno(libc::ENOENT)) => errno(START_MOVED),
-                found => self.checked_start(found?, *inode),
-            },
+            Start::Lower(lower, inode) => return self.lower_start(lower, *inode),
             Start::Object(object) => match self.facts.path_of(*object)? {
                 Some(path) => self.dir_at(&path),
                 None => errno(libc::ENOENT),
@@ -407,10 +415,7 @@ impl<'a> Walk<'a> {
         let record = self.facts.record(&dir.path)?;
         let node = match &dir.place {
             Place::Born(_) => record.clone().map(Node::Born),
-            Place::Merged(lower) => self
-                .facts
-                .lower(lower)?
-                .map(|a| Node::Lower(lower.clone(), a)),
+            Place::Merged(lower) => self.merged(lower)?.map(|a| Node::Lower(lower.clone(), a)),
         };
         let parent = if dir.path.is_root() {
             dir.clone()
@@ -589,6 +594,14 @@ impl<'a> Walk<'a> {
             last = Last::Name;
             at = end;
         }
+    }
+}
+
+/// Of a directory that a client has open: what is not found there has moved.
+fn or_moved<T>(found: Outcome<T>) -> Outcome<T> {
+    match found {
+        Err(Stop::Errno(libc::ENOENT)) => errno(START_MOVED),
+        found => found,
     }
 }
 

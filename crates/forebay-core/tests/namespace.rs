@@ -622,6 +622,7 @@ fn survivors(w: &World) -> Vec<Survivor> {
         bridge_uid: 0,
         removed_at_once: 256,
         devices: Default::default(),
+        keeps_numbers: true,
         protections: Default::default(),
     };
     let root = world::root();

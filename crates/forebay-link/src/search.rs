@@ -8,7 +8,7 @@ const MOST_LOOKS: u32 = 8;
 /// Others may exchange it with another one again and again, as fast as they can.
 const MOST_LOOKS_AT_OTHERS: u32 = 2048;
 
-/// Looks at the path of a directory of which the bridge says that it is not where the last look has found it.
+/// Asks again for a directory that the bridge has not found where the kernel has shown it.
 #[derive(Default)]
 pub struct Search {
     gone: u32,
@@ -27,7 +27,7 @@ impl Search {
         *looks < most
     }
 
-    /// What a program is told, which knows neither of the two answers.
+    /// What the program gets: it knows neither code.
     pub fn told(errno: i32) -> i32 {
         match errno {
             START_MOVED | START_TAKEN => libc::ENOENT,

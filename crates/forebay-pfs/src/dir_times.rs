@@ -30,7 +30,7 @@ pub struct DirTimes {
 }
 
 /// When a program has changed entries of a directory, and of which one.
-type Touch = (Timestamp, Identity);
+type Touch = (Timestamp, Option<Identity>);
 
 /// Directories in which an act of a drain may be changing entries: their numbers.
 #[must_use = "the changes of others are told from those of the drain when it ends"]
@@ -38,7 +38,7 @@ pub struct Changing(BTreeSet<usize>);
 
 impl DirTimes {
     /// Notes that a program has just changed entries of this directory.
-    pub fn touch(&self, path: &TreePath, dir: Identity) {
+    pub fn touch(&self, path: &TreePath, dir: Option<Identity>) {
         let now = sys::now_coarse();
         if let Some(visited) = &mut *self.visited.lock() {
             visited.touch(path, dir, now);
@@ -56,7 +56,7 @@ impl DirTimes {
     /// The time of this directory, which has these attributes, that is not on the PFS yet.
     pub fn waits(&self, path: &TreePath, dir: &Attr) -> Option<Timestamp> {
         let touch = self.touch_of(path);
-        touch.and_then(|(at, known)| known.is_dir_of(dir).then_some(at))
+        touch.and_then(|(at, known)| known.is_none_or(|known| known.is_dir_of(dir)).then_some(at))
     }
 
     fn touch_of(&self, path: &TreePath) -> Option<Touch> {

@@ -72,6 +72,11 @@ impl Lower {
         pfs_kind::sync_by(self.fs_type)
     }
 
+    /// Has a directory one inode number as long as it is there?
+    pub fn keeps_numbers(&self) -> bool {
+        pfs_kind::keeps_numbers(self.fs_type)
+    }
+
     /// Copies that a drain makes at a time if nobody says otherwise.
     pub fn workers(&self) -> u32 {
         pfs_kind::workers(self.fs_type)
@@ -106,11 +111,11 @@ impl Lower {
         self.shown(path, found)
     }
 
-    /// As [`Lower::attr`], of an entry of this directory, if one is given.
+    /// As [`Lower::attr`], of an entry of this directory, if one is given. In another directory than the one out of which something
+    /// was renamed it is not.
     ///
     /// # Errors
-    /// Those of the file system. ENOENT if another directory is there than the request has seen. (In another one than that out of which
-    /// something was renamed that thing is not.)
+    /// Those of the file system. ENOENT if another directory is there than the request has seen.
     pub fn attr_in(&self, path: &TreePath, through: Option<Through>) -> Sys<Option<Attr>> {
         let (Some(through), Some((parent, name))) = (through, path.split()) else {
             return self.attr(path);
@@ -203,7 +208,7 @@ impl Lower {
     }
 
     /// Notes that an entry of this directory has appeared or disappeared in the buffer.
-    pub fn touch(&self, path: &TreePath, dir: Identity) {
+    pub fn touch(&self, path: &TreePath, dir: Option<Identity>) {
         self.times.touch(path, dir);
     }
 
@@ -218,11 +223,11 @@ impl Lower {
         self.times.write_all(|path, at| self.write_touch(path, at));
     }
 
-    fn write_touch(&self, path: &TreePath, (at, known): (Timestamp, Identity)) {
+    fn write_touch(&self, path: &TreePath, (at, known): (Timestamp, Option<Identity>)) {
         // Otherwise it is gone, another one is there, or nobody may look at it.
         if let Ok(dir) = self.open_for_times(path)
             && let Ok(now) = sys::stat(dir.as_fd(), b"")
-            && known.is_dir_of(&now)
+            && known.is_none_or(|known| known.is_dir_of(&now))
         {
             self.times.write(path, &dir, &now, at);
         }

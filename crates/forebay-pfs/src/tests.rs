@@ -104,10 +104,10 @@ fn a_drain_takes_back_its_own_times_of_a_directory_and_not_those_of_others() {
     set("between", at(2_000));
     let look = |name| lower.attr(&path(name)).unwrap().unwrap();
     let (program, other) = (look("program"), look("ours"));
-    lower.touch(&path("program"), Identity::of_dir(&program));
+    lower.touch(&path("program"), Some(Identity::of_dir(&program)));
     let touched = lower.times().waits(&path("program"), &program).unwrap();
     // A directory that has got the path of the one that a program has changed has its own times.
-    lower.touch(&path("ours"), Identity::of_dir(&program));
+    lower.touch(&path("ours"), Some(Identity::of_dir(&program)));
     assert_eq!(lower.times().waits(&path("ours"), &other), None);
     lower.flush_touches();
     for name in ["ours", "between", "program"] {

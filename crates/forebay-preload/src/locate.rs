@@ -292,7 +292,7 @@ fn lower(below: &[u8], fd: c_int) -> Base<'_> {
     if below.is_empty() {
         Base::Root
     } else {
-        // None is at no path.
+        // What the kernel does not tell is no directory at all.
         Base::Lower(below, kernel::inode(fd).unwrap_or_default())
     }
 }

@@ -310,7 +310,6 @@ impl ServerHandle {
             namespace: namespace::Namespace::open(tables, me, epoch, durability.clone(), board)?,
             objects,
             settled: settle::Settled::default(),
-            lower,
             settings: Settings {
                 root: config.root.as_os_str().as_bytes().to_vec(),
                 stage_limit_bytes: STAGE_LIMIT_BYTES,
@@ -318,8 +317,10 @@ impl ServerHandle {
                 removed_at_once: REMOVED_AT_ONCE,
                 devices,
                 stamps_mapped_writes: forebay_core::pfs_kind::stamps_mapped_writes(storage_type),
+                keeps_numbers: lower.keeps_numbers(),
                 protections: protections(),
             },
+            lower,
             log,
             counters: status::Activity::default(),
             bypassing: Mutex::default(),

@@ -446,7 +446,8 @@ pub fn tell_left(drained: &Drained, place: &Place, retry: &str, lister: &str) {
         let path = shell_path(left.exact_path());
         let settle = drain_command(place);
         eprintln!(
-            "  hint: put the right directory back; or, to drain to the one that is there now (look whose it is), or to give it up, run: {settle} --take ours|both|theirs {path}"
+            "  hint: put the right directory back; or, to drain to the one that is there now (look whose it is), or to give it up, run: {settle} --take ours|both|theirs {path}\n\
+             \x20       (what does not fit is refused, with its reason)"
         );
     }
     let is_conflict = |left: &&Left| matches!(left.reason, Reason::Changed | Reason::Taken);

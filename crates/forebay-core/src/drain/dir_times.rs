@@ -19,7 +19,7 @@ pub struct VisitedDirs<F> {
     by_path: BTreeMap<TreePath, usize>,
     by_inode: BTreeMap<Inode, usize>,
     /// Directories changed by programs since the drain began.
-    touched: BTreeMap<TreePath, (Timestamp, Identity)>,
+    touched: BTreeMap<TreePath, (Timestamp, Option<Identity>)>,
 }
 
 #[derive(Debug)]
@@ -106,7 +106,7 @@ impl<F> Default for VisitedDirs<F> {
 
 impl<F: Clone> VisitedDirs<F> {
     /// A program has changed entries of this directory.
-    pub fn touch(&mut self, path: &TreePath, dir: Identity, at: Timestamp) {
+    pub fn touch(&mut self, path: &TreePath, dir: Option<Identity>, at: Timestamp) {
         self.touched.insert(path.clone(), (at, dir));
     }
 
@@ -239,7 +239,9 @@ impl<F: Clone> VisitedDirs<F> {
         let touched = self.touched;
         self.dirs.into_iter().map(move |dir| {
             let mtime = match touched.get(&dir.path) {
-                Some((at, touched)) if touched.inode() == dir.inode.1 => dir.mtime.max(*at),
+                Some((at, touched)) if touched.is_none_or(|it| it.inode() == dir.inode.1) => {
+                    dir.mtime.max(*at)
+                }
                 _ => dir.mtime,
             };
             VisitedDir {
@@ -284,7 +286,7 @@ mod tests {
 
     /// A program changes entries of the directory with this number, which is at the path of the visited one.
     fn touch(dirs: &mut VisitedDirs<&'static str>, ino: u64, at: i64) {
-        dirs.touch(&path("d"), Identity::of_dir(&dir(ino, 0)), time(at));
+        dirs.touch(&path("d"), Some(Identity::of_dir(&dir(ino, 0))), time(at));
     }
 
     /// An act that finds the directory with one time and leaves it with another one.

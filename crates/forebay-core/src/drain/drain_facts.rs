@@ -21,11 +21,6 @@ pub trait DrainFacts {
         true
     }
 
-    /// Is this a bridge of root, which serves other users, too?
-    fn serves_others(&self) -> bool {
-        false
-    }
-
     /// The record of a path. `Need::Record` if its home is elsewhere and it was not fetched yet.
     fn record(&self, path: &TreePath) -> Outcome<Option<PathRecord>>;
 

@@ -37,10 +37,6 @@ impl Hearing<'_> {
 }
 
 impl DrainFacts for Hearing<'_> {
-    fn serves_others(&self) -> bool {
-        self.facts.serves_others()
-    }
-
     fn is_single(&self) -> bool {
         false
     }

@@ -532,7 +532,7 @@ pub(super) fn within(
     record: &PathRecord,
 ) -> Outcome<Option<Identity>> {
     let own = record.dirs().within;
-    if own.is_some() || !facts.serves_others() {
+    if own.is_some() {
         return Ok(own);
     }
     let dir = path.parent();

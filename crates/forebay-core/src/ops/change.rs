@@ -103,7 +103,7 @@ impl Context<'_> {
                 let attr = self.walk.dir_attr(dir)?;
                 // It may be another one than a moment ago.
                 access::check(self.cred, &attr, want)?;
-                Some(Identity::of_dir(&attr))
+                self.known_dir(&attr)
             }
             // It is on the PFS as well.
             Place::Born(_) => {
@@ -116,13 +116,20 @@ impl Context<'_> {
         Ok(known)
     }
 
-    /// How a directory is touched ([`Plan::touch`]).
-    pub(super) fn touched(&self, dir: &Dir) -> Outcome<Touched> {
+    /// What a directory is known by later on. Where numbers change, only what other users do in a bridge of root is bound to it: what is
+    /// theirs must not come into a directory in which they may not make it.
+    fn known_dir(&self, attr: &Attr) -> Option<Identity> {
+        let is_for_another = self.settings.bridge_uid == 0 && self.cred.uid != 0;
+        (self.settings.keeps_numbers || is_for_another).then(|| Identity::of_dir(attr))
+    }
+
+    /// How a directory is touched ([`Plan::touch`]); `None`: others have removed it.
+    pub(super) fn touched(&self, dir: &Dir) -> Outcome<Option<Touched>> {
         Ok(match &dir.place {
-            Place::Born(object) => Touched::Object(*object),
+            Place::Born(object) => Some(Touched::Object(*object)),
             Place::Merged(lower) => {
-                let attr = self.walk.merged_attr(lower)?;
-                Touched::Lower(lower.clone(), Identity::of_dir(&attr))
+                let dir = self.walk.merged(lower)?;
+                dir.map(|attr| Touched::Lower(lower.clone(), self.known_dir(&attr)))
             }
         })
     }
@@ -333,11 +340,10 @@ impl Plan {
     }
 
     /// An entry of `dir` has come or gone.
-    pub(super) fn touch(&mut self, touched: Touched) {
-        let follow_up = FollowUp::Touch(touched);
-        if !self.follow_ups.contains(&follow_up) {
-            self.follow_ups.push(follow_up);
-        }
+    pub(super) fn touch(&mut self, touched: Option<Touched>) {
+        let follow_up = touched.map(FollowUp::Touch);
+        let new = follow_up.filter(|follow_up| !self.follow_ups.contains(follow_up));
+        self.follow_ups.extend(new);
     }
 
     pub(super) fn decide(mut self, answer: Answer) -> Decision {

@@ -96,6 +96,28 @@ impl Op {
         // Two names of one object: nothing to rename.
         matches!(self, Op::Rename { .. })
     }
+
+    /// Does it begin in a directory of the PFS that the client has open?
+    pub fn starts_within(&self) -> bool {
+        let starts = match self {
+            Op::Open { path, .. }
+            | Op::Resolve { path, .. }
+            | Op::Stat { path, .. }
+            | Op::Mkdir { path, .. }
+            | Op::Mknod { path, .. }
+            | Op::Symlink { path, .. }
+            | Op::Unlink { path, .. }
+            | Op::Readlink { path }
+            | Op::ReadDir { path, .. }
+            | Op::Realpath { path } => [Some(&path.start), None],
+            Op::Link { old, new, .. } | Op::Rename { old, new, .. } => {
+                [Some(&old.start), Some(&new.start)]
+            }
+            Op::NameOf { start } => [Some(start), None],
+        };
+        let is_open = |start: &Start| matches!(start, Start::Lower(..));
+        starts.into_iter().flatten().any(is_open)
+    }
 }
 
 /// An operation with its identity.
@@ -177,8 +199,8 @@ pub enum FollowUp {
 pub enum Touched {
     /// Its backing object.
     Object(ObjectName),
-    /// Its place on the PFS, and which one it is there.
-    Lower(TreePath, Identity),
+    /// Its place on the PFS, and which one it is there, if that can be known later on.
+    Lower(TreePath, Option<Identity>),
 }
 
 /// The outcome of policy.

@@ -10,6 +10,13 @@ use crate::walk::{Follow, Found, Last, Node};
 impl Context<'_> {
     /// The place for a new name.
     fn vacant(&self, path: &Path, slash_allowed: bool) -> Outcome<Found> {
+        let found = self.free(path, slash_allowed)?;
+        self.check_change(&found.dir)?;
+        Ok(found)
+    }
+
+    /// A name that is not there, whoever may make it.
+    fn free(&self, path: &Path, slash_allowed: bool) -> Outcome<Found> {
         let found = self.walk.resolve(path, Follow::No)?;
         if found.node.is_some() || found.last != Last::Name {
             return errno(libc::EEXIST);
@@ -17,7 +24,6 @@ impl Context<'_> {
         if found.slash && !slash_allowed {
             return errno(libc::ENOENT);
         }
-        self.check_change(&found.dir)?;
         Ok(found)
     }
 
@@ -78,12 +84,13 @@ impl Context<'_> {
             Follow::BeforeSlash
         };
         let (from, node) = self.existing(old, at_end)?;
-        let to = self.vacant(new, false)?;
-        // As on Linux, what is wrong with the new name comes first.
+        // In the order of Linux.
+        let to = self.free(new, false)?;
         let protections = self.settings.protections;
         if protections.hardlinks {
             protections.check_link(self.cred, &self.walk.attr(&node)?)?;
         }
+        self.check_change(&to.dir)?;
         if self.walk.is_dir(&node) {
             return errno(libc::EPERM);
         }

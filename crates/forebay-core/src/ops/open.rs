@@ -123,12 +123,13 @@ impl Context<'_> {
 
     /// May what is there be opened by a call that would have created it?
     fn check_create_over(&self, found: &Found, node: &Node) -> Outcome<()> {
-        let protections = self.settings.protections;
-        if protections.fifos == 0 && protections.regular == 0 {
+        let there = self.walk.attr(node)?;
+        if there.uid == self.cred.uid {
             return Ok(());
         }
         let dir = self.walk.dir_attr(&found.dir)?;
-        protections.check_create(self.cred, &dir, &self.walk.attr(node)?)
+        let protections = self.settings.protections;
+        protections.check_create(self.cred, &dir, &there)
     }
 
     fn check_open(&self, attr: &Attr, flags: i32) -> Outcome<()> {

@@ -105,6 +105,7 @@ mod tests {
             bridge_uid: 7,
             removed_at_once: 256,
             devices: Default::default(),
+            keeps_numbers: true,
             protections: Default::default(),
         }
     }

@@ -4,6 +4,7 @@ use super::effect::PfsLook;
 use crate::bridge::{Fact, Heard, Listed, ReadSet, Stand};
 use crate::facts::{Attr, LowerPage, Through, Timestamp};
 use crate::identity::Identity;
+use crate::ops::Op;
 use crate::path::TreePath;
 use crate::record::ObjectName;
 use std::cell::{Cell, RefCell};
@@ -59,11 +60,27 @@ pub struct Known {
     stood: Option<Box<Stood>>,
     /// This bridge is alone in its namespace.
     pub(super) is_alone: bool,
+    /// The request begins in a directory that the client has open, and stays in that.
+    stays_within: bool,
     /// What the first of two looks has seen.
     pub(super) first_look: Option<Box<(ReadSet, Lists)>>,
 }
 
 impl Known {
+    /// Of a request that has just arrived.
+    pub(super) fn of(op: &Op) -> Self {
+        Known {
+            stays_within: op.starts_within(),
+            ..Known::default()
+        }
+    }
+
+    /// Does what is seen of the PFS have to be in the directories that were seen before? One user of a bridge may see more than another
+    /// one, and who has a directory open stays in that one.
+    pub(super) fn keeps_to_dirs(&self, serves_several_users: bool) -> bool {
+        serves_several_users || self.stays_within
+    }
+
     /// Forgets what was seen of the PFS if this bridge has changed it since.
     pub(super) fn refresh(&mut self, pfs_changes: u64) {
         if self.pfs_changes != pfs_changes {

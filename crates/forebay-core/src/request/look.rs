@@ -63,7 +63,7 @@ pub trait World {
         Ok(false)
     }
     /// Is this a request to a bridge that serves several users? Then all that it sees of the PFS has to be in the directories that it
-    /// was judged by: one of them may be able to put another one in the place of one of these meanwhile.
+    /// was judged by: a user may exchange a directory for another one meanwhile.
     fn is_asked_for_several_users(&self) -> bool {
         false
     }
@@ -244,8 +244,13 @@ impl<'a> Look<'a> {
         }
     }
 
+    fn keeps_to_dirs(&self) -> bool {
+        self.known
+            .keeps_to_dirs(self.world.is_asked_for_several_users())
+    }
+
     fn through(&self, look: impl FnOnce() -> PfsLook) -> Option<Through> {
-        match self.world.is_asked_for_several_users() {
+        match self.keeps_to_dirs() {
             true => self.known.through(&look()),
             false => None,
         }
@@ -402,7 +407,7 @@ impl Facts for Look<'_> {
                 Some(Err(libc::ENOENT)) => return Err(Stop::Need(Need::Lower(path.clone()))),
                 Some(attr) => {
                     let attr = attr.map_err(Stop::Errno)?;
-                    if !self.world.is_single() || self.world.is_asked_for_several_users() {
+                    if !self.world.is_single() || self.keeps_to_dirs() {
                         // The second look at the records tells whether it holds, so it is not taken anew then.
                         self.known.put_attr(path.clone(), attr);
                     }

@@ -235,10 +235,10 @@ impl Pending {
         self.steps = 0;
     }
 
-    /// It has lost so many races.
+    /// Decides anew, after so many lost races: at once, or after a pause.
     fn decides_after(&mut self, races: u32) {
         self.known.decide_anew();
-        self.pause = races.is_multiple_of(RACES_IN_A_ROW);
+        self.pause |= races.is_multiple_of(RACES_IN_A_ROW);
     }
 
     fn decides_later(&mut self) {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 pub const MAX_STEPS: u32 = 10_000;
 /// Most races with removals that one request loses; then EIO.
 pub const MAX_LOST_RACES: u32 = 100;
-/// After so many more it pauses: who was faster so often, and goes on, works in step with it.
+/// Lost races after which a request pauses: whoever wins so many works in step with it.
 pub(super) const RACES_IN_A_ROW: u32 = 8;
 
 /// What a request waits for.
@@ -105,10 +105,11 @@ impl Pending {
     pub fn new(request: Request, caller: Caller) -> Self {
         // Most of these change something; a decision under the turn to commit is never wasted then.
         let changes = matches!(request.op, Op::Unlink { .. } | Op::Rename { .. });
+        let known = Known::of(&request.op);
         Pending {
             request,
             caller,
-            known: Known::default(),
+            known,
             fresh: Vec::new(),
             stage: Stage::Ready,
             changes,
@@ -473,9 +474,12 @@ impl Pending {
             .collect()
     }
 
-    /// See [`Known::through`].
-    pub fn through(&self, look: &PfsLook) -> Option<Through> {
-        self.known.through(look)
+    /// See [`Known::through`]. `None` also where it does not matter.
+    pub fn through(&self, look: &PfsLook, serves_several_users: bool) -> Option<Through> {
+        match self.known.keeps_to_dirs(serves_several_users) {
+            true => self.known.through(look),
+            false => None,
+        }
     }
 
     fn needs(&mut self, need: Need) -> Effect {

@@ -142,6 +142,7 @@ impl Hand {
             bridge_uid: 0,
             removed_at_once: 256,
             devices: Default::default(),
+            keeps_numbers: true,
             protections: Default::default(),
         };
         match pending.step(&settings, self, pending.changes()) {
@@ -611,6 +612,7 @@ fn what_is_known_of_others_is_asked_for_by_its_need() {
         bridge_uid: 0,
         removed_at_once: 256,
         devices: Default::default(),
+        keeps_numbers: true,
         protections: Default::default(),
     };
     let mut p = pending(Op::Mkdir {

@@ -98,6 +98,7 @@ impl World {
             bridge_uid: 0,
             removed_at_once: 256,
             devices: Default::default(),
+            keeps_numbers: true,
             protections: Default::default(),
         };
         let decision = match decide(&request, cred, &settings, self) {

@@ -205,10 +205,8 @@ impl Work {
                     } else {
                         INLINE_LISTING
                     };
-                    let through = match server.serves_several_users() {
-                        true => self.pending.through(&look),
-                        false => None,
-                    };
+                    let several = server.serves_several_users();
+                    let through = self.pending.through(&look, several);
                     let looked = match self.blocks_on(server, &look) {
                         true => None,
                         false => task::look(server, self.session(), &look, through, inline),

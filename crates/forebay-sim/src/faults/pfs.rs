@@ -516,9 +516,8 @@ impl Pfs {
             None if !self.has_dir(path) => refuse("mkdir", libc::ENOENT),
             None if self.is_full() => refuse("mkdir", libc::ENOSPC),
             None => {
-                // Nobody sees this inode before it is dressed as the directory that it stands for.
-                let ino = u64::MAX - self.count;
-                let kind = Kind::Dir;
+                // It has the number of the directory that it stands for, and keeps it when it is dressed.
+                let (ino, kind) = (own.ino, Kind::Dir);
                 self.add(path.clone(), Thing { ino, kind }, 0);
                 Ok(Identity::of_dir(&self.attr(path).unwrap_or_default()))
             }

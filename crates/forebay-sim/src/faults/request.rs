@@ -70,6 +70,7 @@ pub(super) fn settings(stage_limit_bytes: u64, removed_at_once: usize) -> Settin
         bridge_uid: 0,
         removed_at_once,
         devices: Default::default(),
+        keeps_numbers: true,
         protections: Default::default(),
     }
 }

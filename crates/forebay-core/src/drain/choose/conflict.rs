@@ -80,6 +80,12 @@ impl Conflict {
         is_there && !self.ring.is_empty() && self.ring.iter().all(|one| one.is_in_place)
     }
 
+    /// The directory out of which it was renamed, if it is known which one that was.
+    pub(super) fn left_dir(&self) -> Option<TreePath> {
+        let origin = self.origin.as_ref()?;
+        self.record.dirs().out_of.map(|_| origin.parent())
+    }
+
     /// Takes note of what was found on the PFS.
     pub(super) fn see(&mut self, seen: Vec<Work<Option<Attr>>>) -> Work<()> {
         let found: Vec<_> = seen.into_iter().collect::<Work<_>>()?;
@@ -89,6 +95,17 @@ impl Conflict {
             Some(_) => found.next().flatten(),
             None => None,
         };
+        if let Some(out_of) = self
+            .record
+            .dirs()
+            .out_of
+            .filter(|_| self.left_dir().is_some())
+        {
+            // In another directory it is not.
+            let dir = found.next().flatten();
+            let is_it = dir.is_none_or(|dir| out_of.is_dir_of(&dir));
+            self.at_origin = self.at_origin.take().filter(|_| is_it);
+        }
         match self.record.kind {
             Kind::Moved => self.below.tell_apart(&self.record, self.at_origin.as_ref()),
             _ => self.below.hiding = None,

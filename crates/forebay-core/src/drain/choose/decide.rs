@@ -126,7 +126,7 @@ impl Choose {
                 hides: None,
                 replaces: None,
                 drained: None,
-                dirs: for_what_is_there_now(&conflict.record),
+                dirs: self.dirs_for(&second, &conflict.record),
                 ..conflict.record
             };
             return Ok(Some(DrainCommit {
@@ -168,16 +168,17 @@ impl Choose {
                 replaces: now,
                 chosen: now.map(Box::new),
                 drained: Some(OURS),
+                dirs: self.dirs_for(&path, &record),
                 ..record.clone()
             }),
             (_, _) if conflict.is_of_both => Some(opened(&path, &record)),
             (Side::Ours, at_origin) => {
                 let mut after = record.clone();
-                after.dirs = for_what_is_there_now(&record);
+                after.dirs = self.dirs_for(&path, &record);
                 if let Some(attr) = at_origin.filter(|_| is_replaced) {
                     after.arriving = Some(Box::new(Identity::of_leaving(&attr)));
                     after.adopts = true;
-                    after.dirs = None;
+                    after.dirs = Dirs::within(after.dirs().within);
                 }
                 // Decided for this name: it tells others of the same file nothing. If nothing is there, then nothing that comes is
                 // meant.
@@ -202,11 +203,13 @@ impl Choose {
         commit.below = below;
         Ok(Some(commit))
     }
-}
 
-/// See [`PathRecord::dirs`] of what is decided for the directory that has its place now.
-fn for_what_is_there_now(record: &PathRecord) -> Option<Box<Dirs>> {
-    let within = None;
-    let out_of = record.dirs().out_of;
-    Dirs { within, out_of }.boxed()
+    /// [`PathRecord::dirs`] of what is decided for the directory in which it gets this name now.
+    fn dirs_for(&self, name: &TreePath, record: &PathRecord) -> Option<Box<Dirs>> {
+        let is_there = name.parent() == self.choice.path.parent();
+        let dir = self.dir.as_ref().filter(|_| is_there);
+        let within = dir.map(Identity::of_dir);
+        let out_of = record.dirs().out_of;
+        Dirs { within, out_of }.boxed()
+    }
 }

@@ -12,6 +12,7 @@ use super::drain_facts::DrainFacts;
 use super::known_dir::KnownDir;
 use super::rules::{
     Unsettled, all_speakers, has_contents, is_copy, lower_dir, read, unsettled, why_unsettled,
+    within,
 };
 use super::shared_files::evidence;
 use super::sheet::Sheet;
@@ -196,6 +197,7 @@ impl Choose {
         sheet: &mut Sheet,
     ) {
         self.nearest_dir = self.choice.path.parent();
+        self.dir = None;
         let mut seen = seen.into_iter();
         for (dir, has_place) in ladder {
             let found = match has_place {
@@ -295,7 +297,7 @@ impl Choose {
                 return Ok(());
             }
         }
-        let within = record.dirs().within;
+        let within = within(facts, path, &record)?.filter(|_| !record.is_open_at(path));
         let is_other = |dir: &Attr| within.is_some_and(|within| !within.is_dir_of(dir));
         let is_in_other_dir = !lacks_dir && self.dir.as_ref().is_some_and(is_other);
         let mut beside = None;
@@ -498,7 +500,10 @@ impl Strand for Choose {
             }
             (State::Knowing(_), Got::Known(Err(trouble))) => self.fail(trouble, sheet),
             (State::Examining(conflict, now), Got::Attrs(attrs)) => match attrs[..] {
-                [Ok(own)] if Some(own.uid) == conflict.at_theirs.as_ref().map(|dir| dir.uid) => {
+                [Ok(own)]
+                    if !conflict.is_in_other_dir
+                        && Some(own.uid) == conflict.at_theirs.as_ref().map(|dir| dir.uid) =>
+                {
                     self.refuse(BOTH_DIRS, sheet);
                 }
                 [Ok(_)] => self.state = State::Decide(conflict, now),
@@ -582,7 +587,12 @@ impl Strand for Choose {
                 }
                 State::Look(conflict) => {
                     let beside = conflict.beside.as_ref().map(|(_, lower)| lower);
-                    let first = [Some(&conflict.theirs), conflict.origin.as_ref()];
+                    let left = conflict.left_dir();
+                    let first = [
+                        Some(&conflict.theirs),
+                        conflict.origin.as_ref(),
+                        left.as_ref(),
+                    ];
                     let ring = conflict.ring.iter().map(|one| one.record.origin.as_ref());
                     let places = first.into_iter().chain(ring).chain([beside]).flatten();
                     let look = Act::Look(places.cloned().collect());

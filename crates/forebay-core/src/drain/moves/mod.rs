@@ -204,8 +204,9 @@ impl Move {
                 let is_known = record.kind == Kind::Moved && record.arriving.is_some();
                 let comes = record.origin.clone().filter(|_| is_known);
                 let paths = record.hides.clone().into_iter().chain(comes);
+                let dir = self.cleared_dir();
                 self.state = State::Looking;
-                Act::Look(paths.collect())
+                Act::Look(paths.chain(dir).collect())
             }
         }
     }
@@ -231,6 +232,14 @@ impl Move {
         record.dirs().out_of
     }
 
+    /// The directory out of which something goes, if it is known which one that is.
+    fn cleared_dir(&self) -> Option<TreePath> {
+        let (_, record) = &self.marked[0];
+        let is_known = self.what == What::Clear && self.way.is_none() && self.within.is_some();
+        let hides = record.hides.as_ref().filter(|_| is_known);
+        hides.map(TreePath::parent)
+    }
+
     fn make_dir(&self) -> Act {
         let (path, record) = &self.marked[0];
         Act::MakeDir(NewDir {
@@ -243,10 +252,12 @@ impl Move {
 
     fn seen(&mut self, seen: Vec<Work<Option<Attr>>>, sheet: &mut Sheet) {
         let planted = sheet.planted;
-        let found: Vec<_> = match seen.into_iter().collect() {
+        let mut found: Vec<_> = match seen.into_iter().collect() {
             Ok(found) => found,
             Err(trouble) => return self.finish(Err(trouble)),
         };
+        let dir = self.cleared_dir().and_then(|_| found.pop().flatten());
+        let is_other = |dir: &Attr| self.within.is_some_and(|within| !within.is_dir_of(dir));
         self.state = match (self.what, &self.way, &found[..]) {
             // Somebody else has taken the name under which it was to wait.
             (What::Evacuate, Some(way), [_, Some(waits), ..]) if !self.is_renamed(waits) => {
@@ -325,6 +336,11 @@ impl Move {
                 State::Finish
             }
             (What::Clear, _, [Some(attr), ..]) => return self.clear(attr, sheet),
+            // It is where its directory is.
+            (What::Clear, _, [None, ..]) if dir.as_ref().is_some_and(is_other) => {
+                self.outcome = Err(Some(Reason::OtherDirectory));
+                State::Finish
+            }
             // It has gone already.
             (What::Clear, _, [None, ..]) => State::Finish,
             (what, way, found) => {
