@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::hash::{Hash, Hasher};
 
 /// States that one search looks at, before it gives up.
-const MAX_STATES: usize = 400_000;
+const MAX_STATES: usize = 4_000_000;
 
 /// Something that has to find its place in the order.
 enum Item<'a> {
