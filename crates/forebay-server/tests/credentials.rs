@@ -233,6 +233,18 @@ fn no_way_to_name_a_directory_leads_around_one_that_may_not_be_searched() {
             for base in [old, Base::Object(new)] {
                 assert_eq!(not_refused(&raw, base), open, "{base:?}");
             }
+            // Nor is it told whether something is there, or which one.
+            for (path, inode) in [
+                (&b"old/sub"[..], (1, 1)),
+                (b"old/none", (1, 1)),
+                (b"new/sub", (1, 1)),
+            ] {
+                assert_eq!(
+                    not_refused(&raw, Base::Lower(path, inode)),
+                    open,
+                    "{path:?}"
+                );
+            }
             let name = Request {
                 base1: Base::Object(file),
                 ..request(Op::NameOf, b"")

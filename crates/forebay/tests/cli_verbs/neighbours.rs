@@ -496,6 +496,48 @@ fn what_others_have_taken_the_directory_from_gets_a_place_or_goes() {
     }
 }
 
+/// What was to be removed is not there, but in the right directory it is.
+#[test]
+fn what_was_removed_from_a_directory_stays_removed_when_that_comes_back() {
+    let new = || {
+        let scene = Scene::new();
+        scene.inside("rm d/a");
+        scene.outside("mv d away; mkdir d");
+        let (code, said) = scene.drain(&[]);
+        assert_eq!(code, 75, "{said}");
+        assert!(said.contains("d/a: on the PFS another directory"), "{said}");
+        scene
+    };
+    let scene = new();
+    scene.outside("rmdir d; mv away d");
+    assert_eq!(scene.drain(&[]).0, 0);
+    assert!(!tree(&scene.pfs).contains_key("d/a"));
+    for side in ["ours", "theirs"] {
+        let scene = new();
+        let (code, said) = scene.drain(&["--take", side, "d/a"]);
+        assert_eq!(code, 0, "{side}: {said}");
+        assert_eq!(tree(&scene.pfs)["away/a"], "a\n");
+    }
+}
+
+/// The file of the same name in the other directory was never renamed by anybody.
+#[test]
+fn nothing_is_taken_out_of_another_directory_than_that_out_of_which_it_was_renamed() {
+    let scene = Scene::new();
+    scene.inside("mv d/a g");
+    scene.outside("mv d away; mkdir d; echo other > d/a");
+    let (code, said) = scene.drain(&[]);
+    assert_eq!(code, 75, "{said}");
+    let (code, said) = scene.drain(&["--take", "ours", "g"]);
+    assert_eq!(code, 75, "{said}");
+    assert!(said.contains("not taken: g: "), "{said}");
+    assert_eq!(tree(&scene.pfs)["d/a"], "other\n");
+    let (code, said) = scene.drain(&["--take", "theirs", "g"]);
+    assert_eq!(code, 0, "{said}");
+    let now = tree(&scene.pfs);
+    assert_eq!((&*now["d/a"], &*now["away/a"]), ("other\n", "a\n"));
+}
+
 /// Others put a file where its directory was, and a program changes that one.
 #[test]
 fn what_lay_in_a_directory_that_is_a_file_now_gets_a_place_or_goes() {

@@ -1,6 +1,6 @@
 //! A user who may rename directories of others to the place of own ones: natively that is allowed, and to make anything in them is not.
 
-use super::as_root;
+use super::{VICTIM, as_root, common, run_of_victim};
 use crate::stage::{Said, Stage, finish, start, tree};
 use std::collections::BTreeSet;
 use std::fs;
@@ -43,17 +43,23 @@ const SWAP: &str = "mallory mv pfs/top/nd pfs/top/gone; mallory mv pfs/top/vd pf
                     ! mallory touch pfs/top/nd/natively 2> /dev/null";
 
 /// Does something while mallory, natively, exchanges `top/nd` and `top/vd` again and again. They are in their places afterwards.
-fn while_they_change_places(stage: &Stage, work: impl FnOnce() -> Said) -> Said {
-    fs::write(stage.path("turn.py"), TURN).unwrap();
-    let mut turns = stage.command("bash");
-    let turn = format!("{AS_USER}; mallory /usr/bin/python3 turn.py pfs/top/nd pfs/top/vd stop");
-    turns.args(["-c", &turn]);
-    let mut turns = start(turns);
-    let said = work();
-    fs::write(stage.path("stop"), "").unwrap();
-    assert!(turns.wait().unwrap().success());
+fn while_they_change_places(stage: &Stage, work: Command) -> Said {
+    let said = while_exchanged(stage, "pfs/top/nd pfs/top/vd", work);
     let back = format!("[ -e pfs/top/vd/conf ] || {{ {EXCHANGE}; }}");
     by_root(stage, &back).ends_with(0);
+    said
+}
+
+/// Runs a command while mallory, natively, exchanges two directories again and again.
+fn while_exchanged(stage: &Stage, dirs: &str, work: Command) -> Said {
+    fs::write(stage.path("turn.py"), TURN).unwrap();
+    let mut turns = stage.command("bash");
+    let turn = format!("{AS_USER}; mallory /usr/bin/python3 turn.py {dirs} stop");
+    turns.args(["-c", &turn]);
+    let mut turns = start(turns);
+    let said = finish(work);
+    fs::write(stage.path("stop"), "").unwrap();
+    assert!(turns.wait().unwrap().success());
     said
 }
 
@@ -202,7 +208,7 @@ fn what_is_made_while_directories_change_places_comes_where_its_maker_may_make_i
     by_root(&stage, BEFORE).ends_with(0);
     let make = "mallory sh -c 'for n in $(seq 300); do (echo evil > pfs/top/nd/n$n) 2> /dev/null; \
                     mkdir pfs/top/nd/d$n 2> /dev/null; ln -s x pfs/top/nd/l$n 2> /dev/null; done; true'";
-    while_they_change_places(&stage, || finish(run(&stage, &["--no-drain"], make))).ends_with(0);
+    while_they_change_places(&stage, run(&stage, &["--no-drain"], make)).ends_with(0);
     by_root(&stage, SWAP).ends_with(0);
     stage.say(&["drain", "--buffer", "pfs"]);
     assert_eq!(in_victims(&stage.pfs().join("top/nd")), ["conf"]);
@@ -366,7 +372,7 @@ fn what_is_read_while_directories_change_places_is_what_its_reader_may_see() {
         &["--no-drain", "-q"],
         "mallory /usr/bin/python3 read.py",
     );
-    let said = while_they_change_places(&stage, || finish(read)).ends_with(0);
+    let said = while_they_change_places(&stage, read).ends_with(0);
     let seen: Vec<&str> = said.out.split_whitespace().collect();
     assert!(seen.contains(&"own"), "{seen:?}");
     assert!(!said.out.contains("secret"), "{seen:?}");
@@ -395,7 +401,7 @@ fn what_is_done_relative_to_a_directory_is_done_in_no_other_one_that_has_its_pla
         let before = seen(other);
         let work = format!("{who} /usr/bin/python3 relative.py pfs/top {own}");
         let work = run(&stage, &["--no-drain"], &work);
-        while_they_change_places(&stage, || finish(work)).ends_with(0);
+        while_they_change_places(&stage, work).ends_with(0);
         assert_eq!(seen(other), before);
         // A name in the buffer has a path: what was done while the directory was at the other path arrives when it is there.
         by_root(&stage, EXCHANGE).ends_with(0);
@@ -427,6 +433,44 @@ fn what_is_done_relative_to_a_directory_is_done_in_no_other_one_that_has_its_pla
         );
     }
 }
+
+/// In the other directory lie links to private files.
+#[test]
+fn the_same_in_a_buffer_of_ones_own() {
+    as_root!();
+    let stage = Stage::new();
+    let mut work = run_of_victim(&stage, VICTIM);
+    let before = format!(
+        "chmod 755 . own own/pfs; cd own/pfs; mkdir -m 777 top; chmod 777 top; mkdir top/own private; \
+         for n in $(seq 50); do echo own > top/own/f$n; echo private > private/f$n; done; chmod 600 private/* top/own/*; \
+         chown -R {VICTIM}:{VICTIM} private top/own; \
+         mallory mkdir top/links; for n in $(seq 50); do mallory ln -s ../../private/f$n top/links/f$n; done"
+    );
+    by_root(&stage, &before).ends_with(0);
+    fs::write(stage.path("chmod.py"), CHMOD).unwrap();
+    work.args([
+        "--no-drain",
+        "--no-record",
+        "--",
+        common::PYTHON,
+        "chmod.py",
+    ]);
+    while_exchanged(&stage, "own/pfs/top/own own/pfs/top/links", work).ends_with(0);
+    let modes = by_root(&stage, "stat -c %a own/pfs/private/* | sort -u").ends_with(0);
+    assert_eq!(modes.out, "600\n");
+}
+
+/// Changes the modes of its own files, relative to its own directory.
+const CHMOD: &str = r#"
+import os
+fd = -1
+while fd < 0 or os.fstat(fd).st_uid != os.getuid():
+    fd = os.open('own/pfs/top/own', os.O_RDONLY)
+for n in range(6000):
+    name = f'f{n % 50 + 1}'
+    os.chmod(name, 0o644, dir_fd=fd)
+    assert open(os.open(name, os.O_RDONLY, dir_fd=fd)).read() == 'own\n'
+"#;
 
 /// Works in a directory that changes its place, by a descriptor of it and as its working directory.
 const RELATIVE: &str = r#"
