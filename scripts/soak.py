@@ -946,7 +946,7 @@ class Soak:
             gone = {one["path"] for one in left if one["reason"] == "no-directory" and one["path"].startswith(SHARED)}
             gone = {path for path in gone if not (self.root / path).parent.exists()}
             made_again = sorted(path for path in gone if self.rng.random() < 0.5)
-            changed = {one["path"] for one in left if one["reason"] in ("changed", "taken")}
+            changed = {one["path"] for one in left if one["reason"] in ("changed", "taken", "other-directory")}
             changed = sorted(changed | gone.difference(made_again))
             self.say(f"left: {[(one['path'], one['reason'], one['operation'], one['cause']) for one in left]}")
             if changed or made_again:
