@@ -86,7 +86,7 @@ impl Protections {
         let level = match there.mode & libc::S_IFMT {
             libc::S_IFIFO => self.fifos,
             libc::S_IFREG => self.regular,
-            // Sockets and devices can be opened by no call that would create a file.
+            // No setting is asked about sockets, devices and links.
             _ => 1,
         };
         let is_shared = level >= 1 && dir.mode & 0o002 != 0 || level >= 2 && dir.mode & 0o020 != 0;

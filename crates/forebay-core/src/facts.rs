@@ -413,3 +413,16 @@ pub struct Settings {
     /// What this node forbids beyond POSIX.
     pub protections: Protections,
 }
+
+impl Settings {
+    /// May anything be known by the number of its directory later on? Where numbers change only a bridge of root relies on them: what
+    /// other users do must not come into a directory in which they may not do it.
+    pub fn knows_dirs(&self) -> bool {
+        self.keeps_numbers || self.bridge_uid == 0
+    }
+
+    /// The same of what this user does.
+    pub fn knows_dirs_of(&self, uid: u32) -> bool {
+        self.keeps_numbers || self.bridge_uid == 0 && uid != 0
+    }
+}

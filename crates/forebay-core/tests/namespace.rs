@@ -328,6 +328,39 @@ fn what_is_named_relative_to_a_directory_is_in_that_one_and_in_no_other_at_its_p
 }
 
 #[test]
+fn where_directories_get_other_numbers_only_what_other_users_do_is_bound_to_them() {
+    for renumbers in [false, true] {
+        let mut w = World::with_lower(&[("d", Lower::Dir), ("d/x", Lower::File(1))]);
+        w.renumbers = renumbers;
+        w.run(mkdir("made")).unwrap();
+        let made = w.table.get_mut(&p("made")).unwrap();
+        // A drain has made it, as this.
+        made.replaces = Some(Identity::of_dir(&forebay_core::facts::Attr {
+            ino: 99,
+            mode: libc::S_IFDIR,
+            ..Default::default()
+        }));
+        made.drained = Some(Default::default());
+        for path in ["d/new", "made/new"] {
+            w.run(create(path)).unwrap();
+            assert_eq!(w.table[&p(path)].dirs.is_some(), !renumbers, "{path}");
+        }
+    }
+    let settings = |bridge_uid| Settings {
+        root: b"/pfs/run".to_vec(),
+        stage_limit_bytes: 1000,
+        stamps_mapped_writes: true,
+        bridge_uid,
+        removed_at_once: 256,
+        devices: Default::default(),
+        keeps_numbers: false,
+        protections: Default::default(),
+    };
+    assert!(settings(0).knows_dirs_of(7) && settings(0).knows_dirs());
+    assert!(!settings(7).knows_dirs_of(7) && !settings(7).knows_dirs());
+}
+
+#[test]
 fn an_exchange_swaps_a_pfs_directory_with_a_new_file() {
     let mut w = World::with_lower(&[("d", Lower::Dir), ("d/x", Lower::File(1))]);
     w.run(create("f")).unwrap();

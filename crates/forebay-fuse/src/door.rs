@@ -247,3 +247,21 @@ pub fn look(fd: BorrowedFd<'_>) -> Sys<(Attr, Identity)> {
     let attr = sys::stat(fd, b"")?;
     Ok((attr, Identity::of(&attr)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forebay_wire::{START_MOVED, START_TAKEN};
+
+    #[test]
+    fn a_directory_that_has_moved_is_asked_for_again_and_one_that_was_removed_is_gone() {
+        let [moved, taken] = [START_MOVED, START_TAKEN].map(Errno::from_raw_os_error);
+        let asked = |answers: &[Sys<u32>]| {
+            let mut answers = answers.iter();
+            ask_where_it_is(|| *answers.next().unwrap_or(&Err(moved)))
+        };
+        assert_eq!(asked(&[Err(moved), Err(taken), Ok(5)]), Ok(5));
+        assert_eq!(asked(&[Err(Errno::ACCESS), Ok(5)]), Err(Errno::ACCESS));
+        assert_eq!(asked(&[]), Err(Errno::NOENT));
+    }
+}

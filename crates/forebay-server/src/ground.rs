@@ -26,6 +26,10 @@ impl ServerHandle {
 /// read under the lock, so that tables and index agree in it; but for pages, which are of the tables alone and may
 /// take long.
 impl DrainFacts for ServerHandle {
+    fn knows_dirs(&self) -> bool {
+        self.settings.knows_dirs()
+    }
+
     fn record(&self, path: &TreePath) -> Outcome<Option<PathRecord>> {
         let _guard = self.namespace.read();
         self.namespace.tables().get(path).map_err(Stop::from)

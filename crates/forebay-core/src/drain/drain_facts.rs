@@ -21,6 +21,11 @@ pub trait DrainFacts {
         true
     }
 
+    /// See [`crate::facts::Settings::knows_dirs`].
+    fn knows_dirs(&self) -> bool {
+        true
+    }
+
     /// The record of a path. `Need::Record` if its home is elsewhere and it was not fetched yet.
     fn record(&self, path: &TreePath) -> Outcome<Option<PathRecord>>;
 

@@ -37,6 +37,10 @@ impl Hearing<'_> {
 }
 
 impl DrainFacts for Hearing<'_> {
+    fn knows_dirs(&self) -> bool {
+        self.facts.knows_dirs()
+    }
+
     fn is_single(&self) -> bool {
         false
     }

@@ -532,7 +532,7 @@ pub(super) fn within(
     record: &PathRecord,
 ) -> Outcome<Option<Identity>> {
     let own = record.dirs().within;
-    if own.is_some() {
+    if own.is_some() || !facts.knows_dirs() {
         return Ok(own);
     }
     let dir = path.parent();

@@ -101,11 +101,11 @@ impl Context<'_> {
         let known = match &dir.place {
             Place::Merged(_) => {
                 let attr = self.walk.dir_attr(dir)?;
-                // It may be another one than a moment ago.
                 access::check(self.cred, &attr, want)?;
                 self.known_dir(&attr)
             }
             // It is on the PFS as well.
+            Place::Born(_) if !self.settings.knows_dirs_of(self.cred.uid) => None,
             Place::Born(_) => {
                 let record = self.facts.record(&dir.path)?;
                 let drained = record.filter(|record| record.drained.is_some());
@@ -116,11 +116,10 @@ impl Context<'_> {
         Ok(known)
     }
 
-    /// What a directory is known by later on. Where numbers change, only what other users do in a bridge of root is bound to it: what is
-    /// theirs must not come into a directory in which they may not make it.
+    /// What a directory is known by later on.
     fn known_dir(&self, attr: &Attr) -> Option<Identity> {
-        let is_for_another = self.settings.bridge_uid == 0 && self.cred.uid != 0;
-        (self.settings.keeps_numbers || is_for_another).then(|| Identity::of_dir(attr))
+        let is_known = self.settings.knows_dirs_of(self.cred.uid);
+        is_known.then(|| Identity::of_dir(attr))
     }
 
     /// How a directory is touched ([`Plan::touch`]); `None`: others have removed it.

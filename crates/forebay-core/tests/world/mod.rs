@@ -34,6 +34,8 @@ pub struct World {
     next: Cell<u64>,
     pub last_seq: u32,
     pub retry: bool,
+    /// Directories of the PFS may get other numbers.
+    pub renumbers: bool,
     pub carried_out: Vec<Token>,
 }
 
@@ -98,7 +100,7 @@ impl World {
             bridge_uid: 0,
             removed_at_once: 256,
             devices: Default::default(),
-            keeps_numbers: true,
+            keeps_numbers: !self.renumbers,
             protections: Default::default(),
         };
         let decision = match decide(&request, cred, &settings, self) {

@@ -81,9 +81,10 @@ impl Conflict {
     }
 
     /// The directory out of which it was renamed, if it is known which one that was.
-    pub(super) fn left_dir(&self) -> Option<TreePath> {
+    pub(super) fn left_dir(&self) -> Option<(TreePath, Identity)> {
         let origin = self.origin.as_ref()?;
-        self.record.dirs().out_of.map(|_| origin.parent())
+        let out_of = self.record.dirs().out_of?;
+        Some((origin.parent(), out_of))
     }
 
     /// Takes note of what was found on the PFS.
@@ -95,12 +96,7 @@ impl Conflict {
             Some(_) => found.next().flatten(),
             None => None,
         };
-        if let Some(out_of) = self
-            .record
-            .dirs()
-            .out_of
-            .filter(|_| self.left_dir().is_some())
-        {
+        if let Some((_, out_of)) = self.left_dir() {
             // In another directory it is not.
             let dir = found.next().flatten();
             let is_it = dir.is_none_or(|dir| out_of.is_dir_of(&dir));

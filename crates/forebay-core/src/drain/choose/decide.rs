@@ -126,7 +126,7 @@ impl Choose {
                 hides: None,
                 replaces: None,
                 drained: None,
-                dirs: self.dirs_for(&second, &conflict.record),
+                dirs: self.dirs_for(&second, &conflict.record, facts),
                 ..conflict.record
             };
             return Ok(Some(DrainCommit {
@@ -168,13 +168,13 @@ impl Choose {
                 replaces: now,
                 chosen: now.map(Box::new),
                 drained: Some(OURS),
-                dirs: self.dirs_for(&path, &record),
+                dirs: self.dirs_for(&path, &record, facts),
                 ..record.clone()
             }),
             (_, _) if conflict.is_of_both => Some(opened(&path, &record)),
             (Side::Ours, at_origin) => {
                 let mut after = record.clone();
-                after.dirs = self.dirs_for(&path, &record);
+                after.dirs = self.dirs_for(&path, &record, facts);
                 if let Some(attr) = at_origin.filter(|_| is_replaced) {
                     after.arriving = Some(Box::new(Identity::of_leaving(&attr)));
                     after.adopts = true;
@@ -205,8 +205,13 @@ impl Choose {
     }
 
     /// [`PathRecord::dirs`] of what is decided for the directory in which it gets this name now.
-    fn dirs_for(&self, name: &TreePath, record: &PathRecord) -> Option<Box<Dirs>> {
-        let is_there = name.parent() == self.choice.path.parent();
+    fn dirs_for(
+        &self,
+        name: &TreePath,
+        record: &PathRecord,
+        facts: &dyn DrainFacts,
+    ) -> Option<Box<Dirs>> {
+        let is_there = facts.knows_dirs() && name.parent() == self.choice.path.parent();
         let dir = self.dir.as_ref().filter(|_| is_there);
         let within = dir.map(Identity::of_dir);
         let out_of = record.dirs().out_of;

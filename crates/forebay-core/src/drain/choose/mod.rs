@@ -591,7 +591,7 @@ impl Strand for Choose {
                     let first = [
                         Some(&conflict.theirs),
                         conflict.origin.as_ref(),
-                        left.as_ref(),
+                        left.as_ref().map(|(dir, _)| dir),
                     ];
                     let ring = conflict.ring.iter().map(|one| one.record.origin.as_ref());
                     let places = first.into_iter().chain(ring).chain([beside]).flatten();

@@ -257,8 +257,8 @@ impl Move {
             Err(trouble) => return self.finish(Err(trouble)),
         };
         let dir = self.cleared_dir().and_then(|_| found.pop().flatten());
-        let is_itself = |dir: &Attr| self.within.is_none_or(|within| within.is_dir_of(dir));
-        let is_other = |dir: &Attr| dir.is_dir() && !is_itself(dir);
+        let is_not = |dir: &Attr| self.within.is_some_and(|within| !within.is_dir_of(dir));
+        let is_other = |dir: &Attr| dir.is_dir() && is_not(dir);
         self.state = match (self.what, &self.way, &found[..]) {
             // Somebody else has taken the name under which it was to wait.
             (What::Evacuate, Some(way), [_, Some(waits), ..]) if !self.is_renamed(waits) => {
