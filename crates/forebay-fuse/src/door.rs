@@ -6,7 +6,7 @@
 use crate::nodes::Identity;
 use forebay_client::{Client, Entry, Error};
 use forebay_hook::path::{Spot, classify};
-use forebay_link::{Answer, Config, ENV_RECONNECT, Fail, Link, Search};
+use forebay_link::{Answer, Config, ENV_RECONNECT, Fail, Link};
 use forebay_sys::{self as sys, Errno, Sys};
 use forebay_types::{Attr, Inode};
 use forebay_wire::{Base, ENV_BUFFER, ENV_SOCKET, NOFOLLOW, Op, Request};
@@ -59,16 +59,12 @@ impl Start {
 /// # Errors
 /// ENOENT if the directory was removed.
 pub fn ask_where_it_is<T>(mut ask: impl FnMut() -> Sys<T>) -> Sys<T> {
-    let mut search = Search::default();
-    loop {
-        match ask() {
-            Err(e) if search.again(e.raw_os_error()) => {}
-            done => {
-                let told = |e: Errno| Errno::from_raw_os_error(Search::told(e.raw_os_error()));
-                return done.map_err(told);
-            }
+    forebay_link::ask_where_it_is(|| ask().map_err(|e| e.raw_os_error().into())).map_err(|fail| {
+        match fail {
+            Fail::Errno(e) => Errno::from_raw_os_error(e),
+            Fail::Redirect => Errno::IO,
         }
-    }
+    })
 }
 
 /// The errno that a program gets. A bridge that is gone is an error of input and output.

@@ -65,7 +65,7 @@ use forebay_wire::{Attr, MAX_REQUEST_BYTES, Names, Op, REPLY_HEADER_BYTES, Reque
 
 pub use answer::{Answer, Fail};
 pub use config::{Config, ENV_RECONNECT, Text};
-pub use search::Search;
+pub use search::ask_where_it_is;
 pub use socket::to_high_number;
 
 use durability::Durability;

@@ -8,16 +8,32 @@ const MOST_LOOKS: u32 = 8;
 /// Others may exchange it with another one again and again, as fast as they can.
 const MOST_LOOKS_AT_OTHERS: u32 = 2048;
 
-/// Asks again for a directory that the bridge has not found where the kernel has shown it.
+/// Asks the bridge for something in a directory that the program has open. `ask` looks where that is, and is called again
+/// while the bridge does not find it there.
+///
+/// # Errors
+/// Those of `ask`; ENOENT if the directory was removed.
+#[inline(always)]
+pub fn ask_where_it_is<T>(mut ask: impl FnMut() -> Result<T, Fail>) -> Result<T, Fail> {
+    let mut search = Search::default();
+    loop {
+        match ask() {
+            Err(Fail::Errno(e)) if search.again(e) => {}
+            Err(Fail::Errno(e)) => return Err(Search::told(e).into()),
+            done => return done,
+        }
+    }
+}
+
 #[derive(Default)]
-pub struct Search {
+struct Search {
     gone: u32,
     others: u32,
 }
 
 impl Search {
-    /// Is another one due, after this answer? If not, [`Search::told`] is what the program gets.
-    pub fn again(&mut self, errno: i32) -> bool {
+    /// Is another look due, after this answer?
+    fn again(&mut self, errno: i32) -> bool {
         let (looks, most) = match errno {
             START_MOVED => (&mut self.gone, MOST_LOOKS),
             START_TAKEN => (&mut self.others, MOST_LOOKS_AT_OTHERS),
@@ -28,17 +44,9 @@ impl Search {
     }
 
     /// What the program gets: it knows neither code.
-    pub fn told(errno: i32) -> i32 {
+    fn told(errno: i32) -> i32 {
         match errno {
             START_MOVED | START_TAKEN => libc::ENOENT,
-            other => other,
-        }
-    }
-
-    /// The same of a failure.
-    pub fn failure(fail: Fail) -> Fail {
-        match fail {
-            Fail::Errno(e) => Fail::Errno(Self::told(e)),
             other => other,
         }
     }
@@ -50,24 +58,25 @@ mod tests {
 
     #[test]
     fn a_directory_that_was_removed_is_looked_for_less_often_than_one_that_others_exchange() {
-        let looks_at = |errnos: &[i32]| {
-            let mut search = Search::default();
-            let mut errnos = errnos.iter().cycle();
-            let mut count = 1;
-            while search.again(*errnos.next().unwrap()) {
+        let looks_at = |answers: &[i32]| {
+            let (mut answers, mut count) = (answers.iter().cycle(), 0);
+            let told = ask_where_it_is(|| {
                 count += 1;
-            }
+                Err::<(), _>(Fail::Errno(*answers.next().unwrap()))
+            });
+            // Programs see neither code.
+            assert!(matches!(told, Err(Fail::Errno(libc::ENOENT))));
             count
         };
         assert_eq!(looks_at(&[START_MOVED]), MOST_LOOKS);
         assert_eq!(looks_at(&[START_TAKEN]), MOST_LOOKS_AT_OTHERS);
         assert_eq!(looks_at(&[START_TAKEN, START_MOVED]), 2 * MOST_LOOKS);
         assert_eq!(looks_at(&[libc::ENOENT]), 1);
-        // Neither can be the error of something else, and programs see neither.
+        // Neither can be the error of something else.
         for code in [START_MOVED, START_TAKEN] {
             assert!(![libc::ENOENT, libc::ESTALE, libc::EACCES].contains(&code));
-            assert_eq!(Search::told(code), libc::ENOENT);
         }
-        assert_eq!(Search::told(libc::EACCES), libc::EACCES);
+        let refused = ask_where_it_is(|| Err::<(), _>(Fail::Errno(libc::EACCES)));
+        assert!(matches!(refused, Err(Fail::Errno(libc::EACCES))));
     }
 }

@@ -20,7 +20,7 @@ use crate::config;
 use crate::requests::LINK;
 use crate::way::Way;
 use forebay_hook::kernel::{self, Errno, FdPath, OwnFd, call};
-use forebay_link::{Answer, Config, Fail, Search};
+use forebay_link::{Answer, Config, Fail, ask_where_it_is};
 
 /// A smaller pointer is no string, and the kernel answers `EFAULT`.
 pub const LEAST_ADDRESS: isize = 4096;
@@ -547,23 +547,18 @@ unsafe fn route_slow<R: Outcome>(
     let mut answer = Answer::new();
     // SAFETY: the caller's promise.
     let mut way = unsafe { Way::new(dirfd, path) };
-    let mut search = Search::default();
     loop {
         let (dirfd, path) = way.now();
         // SAFETY: a C string.
         let bytes = unsafe { kernel::bytes(path) };
-        let Some(target) = locate(dirfd, bytes, &mut scratch) else {
-            return native(dirfd, path);
-        };
-        if bytes.len() > MAX_PATH_BYTES {
-            return failed(libc::ENAMETOOLONG);
-        }
-        let done = match ours(&target, &mut answer) {
-            Err(Fail::Errno(e)) if search.again(e) => continue,
-            done => done.map_err(Search::failure),
-        };
+        let done = ask_where_it_is(|| match locate(dirfd, bytes, &mut scratch) {
+            None => Ok(None),
+            Some(_) if bytes.len() > MAX_PATH_BYTES => Err(libc::ENAMETOOLONG.into()),
+            Some(target) => ours(&target, &mut answer).map(Some),
+        });
         match done {
-            Ok(value) => return value,
+            Ok(Some(value)) => return value,
+            Ok(None) => return native(dirfd, path),
             // A removed directory that is still open, or is the working directory, still exists for the kernel.
             Err(Fail::Errno(libc::ENOENT)) if bytes == b"." => return native(dirfd, path),
             Err(Fail::Errno(e)) => return failed(e),

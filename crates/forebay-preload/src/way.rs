@@ -6,7 +6,7 @@
 use core::ffi::{c_char, c_int};
 
 use forebay_hook::kernel::{self, Errno};
-use forebay_link::{Answer, Fail, Search};
+use forebay_link::{Answer, Fail, ask_where_it_is};
 use forebay_wire::MAX_PATH_BYTES;
 
 use crate::locate::{Scratch, Target, locate};
@@ -88,7 +88,6 @@ impl Way {
     pub fn ends_in_buffer(&mut self, end: End) -> Result<bool, Errno> {
         let mut scratch = Scratch::new();
         let mut answer = Answer::new();
-        let mut search = Search::default();
         loop {
             let (dirfd, path) = self.now();
             // SAFETY: a C string.
@@ -97,24 +96,26 @@ impl Way {
                 End::Name => (last_component(bytes), 0),
                 End::Object(flags) => (0, flags),
             };
-            let Some(target) = locate(dirfd, bytes, &mut scratch) else {
-                return Ok(false);
-            };
-            // What is left of a path without its last component is the place where the path begins, or ends with a slash.
-            let Some(len) = target.rel.len().checked_sub(kept) else {
-                return Ok(true);
-            };
-            let target = Target {
-                rel: &target.rel[..len],
-                ..target
-            };
-            if len == 0 && end == End::Name {
-                return Ok(true);
-            }
-            match requests::stat(&target, flags, &mut answer) {
-                Err(Fail::Errno(e)) if search.again(e) => {}
-                Ok(_) => return Ok(true),
-                Err(Fail::Errno(e)) => return Err(Search::told(e)),
+            let is_in_buffer = ask_where_it_is(|| {
+                let Some(target) = locate(dirfd, bytes, &mut scratch) else {
+                    return Ok(false);
+                };
+                // What is left of a path without its last component is the place where the path begins, or ends with a slash.
+                let Some(len) = target.rel.len().checked_sub(kept) else {
+                    return Ok(true);
+                };
+                let target = Target {
+                    rel: &target.rel[..len],
+                    ..target
+                };
+                if len == 0 && end == End::Name {
+                    return Ok(true);
+                }
+                requests::stat(&target, flags, &mut answer).map(|_| true)
+            });
+            match is_in_buffer {
+                Ok(is_in_buffer) => return Ok(is_in_buffer),
+                Err(Fail::Errno(e)) => return Err(e),
                 Err(Fail::Redirect) => self.leads_on_to(answer.body(), kept)?,
             }
         }

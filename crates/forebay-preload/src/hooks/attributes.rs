@@ -10,7 +10,7 @@ use super::{Path, is_kind, on_object, outcome};
 use crate::locate::{self, Scratch, failed, route};
 use crate::requests;
 use forebay_hook::kernel::call;
-use forebay_link::{Answer, Fail, Search};
+use forebay_link::{Answer, Fail, ask_where_it_is};
 
 const NOTHING: Path = c"".as_ptr();
 
@@ -175,14 +175,11 @@ pub fn write_pending_time(fd: c_int) {
         return;
     }
     let (mut scratch, mut answer) = (Scratch::new(), Answer::new());
-    let mut search = Search::default();
-    while let Some(target) = locate::locate_fd(fd, &mut scratch) {
-        match requests::resolve(&target, 0, &mut answer) {
-            Err(Fail::Errno(e)) if search.again(e) => {}
-            // One that is gone has no times that anybody sees.
-            _ => return,
-        }
-    }
+    // One that is gone has no times that anybody sees.
+    let _ = ask_where_it_is(|| match locate::locate_fd(fd, &mut scratch) {
+        Some(target) => requests::resolve(&target, 0, &mut answer).map(drop),
+        None => Ok(()),
+    });
 }
 
 /// The mode of a symbolic link can't be changed on Linux.

@@ -16,7 +16,7 @@ use super::{Path, open};
 use crate::locate::{self, Scratch, failed, forget_fd, route};
 use crate::requests::LINK;
 use forebay_hook::kernel::{self, Errno, OwnFd, call};
-use forebay_link::{Fail, Search};
+use forebay_link::{Fail, ask_where_it_is};
 
 const MARK: usize = 0xf03e_ba11_d1f0_0d01;
 /// The flags with which glibc's `opendir` opens.
@@ -147,26 +147,21 @@ impl Stream {
             (self.parts, self.room) = (larger.cast(), room);
         }
         let mut scratch = Scratch::new();
-        let mut search = Search::default();
-        let got = loop {
+        let got = ask_where_it_is(|| {
             let target = locate::locate_fd(self.fd, &mut scratch).ok_or(libc::EBADF)?;
             let mut request = target.request(Op::ReadDir);
             request.arg2 = self.session;
             request.str2 = self.last_name();
             // SAFETY: made large enough above.
-            let got = unsafe {
+            unsafe {
                 LINK.ask_long(
                     target.config,
                     &mut request,
                     self.parts.add(self.filled),
                     MAX_REPLY_BYTES,
                 )
-            };
-            match got {
-                Err(Fail::Errno(e)) if search.again(e) => {}
-                got => break got.map_err(Search::failure),
             }
-        };
+        });
         let (len, session) = match got {
             Ok(part) => part,
             // A directory that was removed has no entries.

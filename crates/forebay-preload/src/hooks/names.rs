@@ -11,7 +11,7 @@ use crate::locate::{LEAST_ADDRESS, Scratch, Target, failed, is_alias, locate, ma
 use crate::requests;
 use crate::way::{End, Way};
 use forebay_hook::kernel::{self, Errno, call};
-use forebay_link::{Answer, Fail, Search};
+use forebay_link::{Answer, Fail, ask_where_it_is};
 
 fn mkdir_in(target: &Target<'_>, mode: c_uint, answer: &mut Answer) -> Result<c_int, Fail> {
     let mut request = target.request(Op::Mkdir);
@@ -108,8 +108,7 @@ fn both_inside(op: Op, flags: u32, old: At, new: At) -> Result<Asked, Errno> {
     if old_path.len().max(new_path.len()) > MAX_PATH_BYTES {
         return Err(libc::ENAMETOOLONG);
     }
-    let mut search = Search::default();
-    loop {
+    let asked = ask_where_it_is(|| {
         let old = locate(old.0, old_path, &mut room1);
         let new = locate(new.0, new_path, &mut room2);
         let (old, new) = match (old, new) {
@@ -120,13 +119,13 @@ fn both_inside(op: Op, flags: u32, old: At, new: At) -> Result<Asked, Errno> {
         let mut request = old.request(op);
         (request.base2, request.str2, request.arg0) = (new.base, new.rel, flags);
         let mut answer = Answer::new();
-        match requests::ask(old.config, &mut request, true, &mut answer) {
-            Ok(()) => return Ok(Asked::Done),
-            Err(Fail::Errno(e)) if search.again(e) => {}
-            // The bridge does not say which of the paths leads out of the buffer (`ops::inside`).
-            Err(Fail::Errno(libc::EXDEV) | Fail::Redirect) => return Ok(Asked::Apart),
-            Err(Fail::Errno(e)) => return Err(Search::told(e)),
-        }
+        requests::ask(old.config, &mut request, true, &mut answer).map(|()| Asked::Done)
+    });
+    match asked {
+        Ok(asked) => Ok(asked),
+        // The bridge does not say which of the paths leads out of the buffer (`ops::inside`).
+        Err(Fail::Errno(libc::EXDEV) | Fail::Redirect) => Ok(Asked::Apart),
+        Err(Fail::Errno(e)) => Err(e),
     }
 }
 

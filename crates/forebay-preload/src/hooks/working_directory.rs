@@ -15,7 +15,7 @@ use super::{Path, outcome};
 use crate::locate::{self, Outcome, Scratch, failed, route};
 use crate::requests;
 use forebay_hook::kernel::call;
-use forebay_link::{Answer, Fail, Search};
+use forebay_link::{Answer, Fail, ask_where_it_is};
 
 fn moved(result: c_int) -> c_int {
     if result == 0 {
@@ -27,21 +27,20 @@ fn moved(result: c_int) -> c_int {
 /// The path of the working directory, if that is in the buffer; `None` if it is elsewhere.
 fn name_of_cwd(answer: &mut Answer) -> Option<Result<(), Fail>> {
     let mut scratch = Scratch::new();
-    let mut search = Search::default();
-    loop {
-        let target = locate::locate_fd(AT_FDCWD, &mut scratch)?;
+    let asked = ask_where_it_is(|| {
+        let Some(target) = locate::locate_fd(AT_FDCWD, &mut scratch) else {
+            return Ok(None);
+        };
         if target.base == Base::Root && locate::is_cwd_reachable() {
-            return None;
+            return Ok(None);
         }
         let mut request = Request {
             base1: target.base,
             ..Request::new(Op::NameOf)
         };
-        match requests::ask(target.config, &mut request, true, answer) {
-            Err(Fail::Errno(e)) if search.again(e) => {}
-            asked => return Some(asked.map_err(Search::failure)),
-        }
-    }
+        requests::ask(target.config, &mut request, true, answer).map(Some)
+    });
+    asked.transpose()
 }
 
 /// `getcwd`. The path goes into the caller's buffer of `size` bytes, or into a new one if `out` is null.
