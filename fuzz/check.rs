@@ -6,19 +6,19 @@ use forebay_wire::{
 };
 
 /// Decodes `bytes` in every way that there is, also as a message of this version, since seeds outlive their version. What
-/// decodes is within its limits, and encoded again it is the same. Returns whether something decoded.
-pub fn any_message(bytes: &[u8]) -> bool {
+/// decodes is within its limits, and encoded again it is the same. Returns whether a request and whether a reply decoded.
+pub fn any_message(bytes: &[u8]) -> [bool; 2] {
     let mut of_now = bytes.to_vec();
     if let Some(magic) = of_now.first_chunk_mut() {
         *magic = MAGIC.to_le_bytes();
     }
-    decodes(bytes) | decodes(&of_now)
+    let decodes = |check: fn(&[u8]) -> bool| check(bytes) | check(&of_now);
+    [decodes(request_decodes), decodes(reply_decodes)]
 }
 
-fn decodes(bytes: &[u8]) -> bool {
-    let mut decoded = false;
-    if let Ok(request) = Request::decode(bytes) {
-        decoded = true;
+fn request_decodes(bytes: &[u8]) -> bool {
+    let request = Request::decode(bytes);
+    if let Ok(request) = request {
         let mut again = vec![0; MAX_REQUEST_BYTES];
         let len = request.encode(&mut again).expect("what came fits");
         assert_eq!(Request::decode(&again[..len]), Ok(request));
@@ -29,8 +29,12 @@ fn decodes(bytes: &[u8]) -> bool {
             }
         }
     }
-    if let Ok(reply) = Reply::decode(bytes) {
-        decoded = true;
+    request.is_ok()
+}
+
+fn reply_decodes(bytes: &[u8]) -> bool {
+    let reply = Reply::decode(bytes);
+    if let Ok(reply) = reply {
         let mut again = vec![0; bytes.len()];
         if let Ok(len) = reply.encode(&mut again) {
             assert_eq!(Reply::decode(&again[..len]), Ok(reply));
@@ -47,5 +51,5 @@ fn decodes(bytes: &[u8]) -> bool {
         let len = writer.len();
         assert_eq!(packed[..len], reply.body[..len]);
     }
-    decoded
+    reply.is_ok()
 }

@@ -133,7 +133,7 @@ pub enum Reason {
     /// Others have removed or renamed on the PFS the directory that it would be in.
     #[serde(rename = "no-directory")]
     NoDirectory,
-    /// On the PFS another directory is in the place of the one that it belongs in, or was renamed out of.
+    /// On the PFS another directory has the place of the one that it goes into, or comes out of.
     #[serde(rename = "other-directory")]
     OtherDirectory,
     /// The PFS or the local disk refused.

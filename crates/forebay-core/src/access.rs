@@ -42,7 +42,7 @@ pub fn check_sticky(cred: &Cred, dir: &Attr, entry: &Attr) -> Outcome<()> {
     Ok(())
 }
 
-/// What Linux forbids beyond POSIX, root as well, where many users share a directory: `fs.protected_*` of `sysctl`.
+/// What Linux forbids beyond POSIX: `fs.protected_*` of `sysctl`. All but `hardlinks` holds for root as well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Protections {
     /// `fs.protected_symlinks`: in a sticky directory that all may write to, nobody follows a link of somebody else at the end of a
@@ -58,7 +58,10 @@ pub struct Protections {
 }
 
 impl Protections {
-    /// EACCES, or may a link in this directory be followed?
+    /// May a link in this directory be followed?
+    ///
+    /// # Errors
+    /// EACCES if not.
     pub fn check_follow(self, cred: &Cred, dir: &Attr, link: &Attr) -> Outcome<()> {
         let is_shared = is_sticky(dir) && dir.mode & 0o002 != 0;
         match self.symlinks && is_shared && cred.uid != link.uid && dir.uid != link.uid {
@@ -67,7 +70,10 @@ impl Protections {
         }
     }
 
-    /// EPERM, or may this get another name?
+    /// May this get another name?
+    ///
+    /// # Errors
+    /// EPERM if not.
     pub fn check_link(self, cred: &Cred, source: &Attr) -> Outcome<()> {
         let runs_as_group = libc::S_ISGID | libc::S_IXGRP;
         let is_plain = source.is_file()
@@ -81,7 +87,10 @@ impl Protections {
         }
     }
 
-    /// EACCES, or may `O_CREAT` open what is there in this directory?
+    /// May `O_CREAT` open what is there in this directory?
+    ///
+    /// # Errors
+    /// EACCES if not.
     pub fn check_create(self, cred: &Cred, dir: &Attr, there: &Attr) -> Outcome<()> {
         let level = match there.mode & libc::S_IFMT {
             libc::S_IFIFO => self.fifos,

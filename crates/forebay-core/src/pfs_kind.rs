@@ -63,14 +63,22 @@ pub fn stamps_mapped_writes(fs_type: i64) -> bool {
     STAMP_MAPPED_WRITES.contains(&fs_type)
 }
 
-/// Has a directory one inode number as long as it is there, on a file system of this type? FUSE may give it another one when the
-/// kernel has forgotten it.
+/// Has a directory one inode number as long as it is there, on a file system of this type?
 pub fn keeps_numbers(fs_type: i64) -> bool {
-    fs_type != FUSE
+    !RENUMBERING.contains(&fs_type)
 }
 
+/// File systems that may give a directory another number when the kernel has forgotten it, by `statfs.f_type`.
+const RENUMBERING: [i64; 5] = [
+    FUSE,
+    0xff53_4d42, // CIFS, without the numbers of its server
+    0xfe53_4d42, // the same, as SMB 2 and 3
+    0x4d44,      // FAT
+    0x2011_bab0, // exFAT
+];
+
 /// FUSE, by `statfs.f_type`.
-const FUSE: i64 = 0x6573_5546;
+pub(crate) const FUSE: i64 = 0x6573_5546;
 
 /// How what is written to a file system of this type gets to its disks.
 pub fn sync_by(fs_type: i64) -> SyncBy {
@@ -106,14 +114,7 @@ mod tests {
     fn local_file_systems_are_fast_and_all_others_may_wait() {
         assert!(!may_wait(0xef53));
         assert!(!may_wait(0x0102_1994));
-        for remote in [
-            0x0bd0_0bd0,
-            0x6969,
-            0x4750_4653,
-            0x6573_5546,
-            0x1983_0326,
-            1,
-        ] {
+        for remote in [0x0bd0_0bd0, 0x6969, 0x4750_4653, FUSE, 0x1983_0326, 1] {
             assert!(may_wait(remote), "{remote:#x}");
         }
     }
@@ -124,8 +125,18 @@ mod tests {
         assert_eq!(sync_by(0x5846_5342), SyncBy::Whole);
         assert_eq!(sync_by(0x0102_1994), SyncBy::Nothing);
         // Lustre, NFS, FUSE, overlayfs and what is not known.
-        for other in [0x0bd0_0bd0, 0x6969, 0x6573_5546, 0x794c_7630, 1] {
+        for other in [0x0bd0_0bd0, 0x6969, FUSE, 0x794c_7630, 1] {
             assert_eq!(sync_by(other), SyncBy::Each, "{other:#x}");
+        }
+    }
+
+    #[test]
+    fn numbers_of_directories_are_relied_on_but_where_they_are_known_to_change() {
+        for kept in [0xef53, 0x0102_1994, 0x0bd0_0bd0, 0x6969, 1] {
+            assert!(keeps_numbers(kept), "{kept:#x}");
+        }
+        for renumbered in [FUSE, 0xfe53_4d42] {
+            assert!(!keeps_numbers(renumbered), "{renumbered:#x}");
         }
     }
 }

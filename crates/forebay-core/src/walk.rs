@@ -150,15 +150,16 @@ impl<'a> Walk<'a> {
     pub fn dir_attr(&self, dir: &Dir) -> Outcome<Attr> {
         match &dir.place {
             Place::Born(object) => self.facts.attr(*object),
-            Place::Merged(lower) => match self.merged(lower)? {
+            Place::Merged(lower) => match self.lower_dir_attr(lower)? {
                 Some(attr) => Ok(attr),
                 None => errno(libc::ENOENT),
             },
         }
     }
 
-    /// The same of a directory of the PFS, if it is there. It is looked at once: all that is decided about it is about the same one.
-    pub fn merged(&self, lower: &TreePath) -> Outcome<Option<Attr>> {
+    /// The same of a directory of the PFS, if it is there. It is looked at once for all that is decided about the directory that holds
+    /// a name.
+    pub fn lower_dir_attr(&self, lower: &TreePath) -> Outcome<Option<Attr>> {
         let is_it = |(path, _): &&(TreePath, Attr)| path == lower;
         if let Some((_, attr)) = self.dirs.borrow().iter().find(is_it) {
             return Ok(Some(*attr));
@@ -180,7 +181,7 @@ impl<'a> Walk<'a> {
             return Ok(());
         }
         let device = |lower: &TreePath| -> Outcome<Option<u64>> {
-            Ok(self.merged(lower)?.map(|attr| attr.dev))
+            Ok(self.lower_dir_attr(lower)?.map(|attr| attr.dev))
         };
         match (device(&a)?, device(&b)?) {
             (Some(a), Some(b)) if a != b => errno(libc::EXDEV),
@@ -307,6 +308,10 @@ impl<'a> Walk<'a> {
 
     /// The same for a directory of the PFS: this one, which the caller says it has open, whatever others put in its place.
     fn lower_start(&self, lower: &TreePath, (dev, ino): Inode) -> Outcome<Dir> {
+        if ino == 0 {
+            // The caller's kernel has not told which one it is: its file system has failed.
+            return errno(libc::ESTALE);
+        }
         // Before anything is told of what is there. And it is looked at in the directories above it that the caller may search:
         // others may exchange those as well.
         let path = self.path_of_lower(lower)?;
@@ -415,7 +420,9 @@ impl<'a> Walk<'a> {
         let record = self.facts.record(&dir.path)?;
         let node = match &dir.place {
             Place::Born(_) => record.clone().map(Node::Born),
-            Place::Merged(lower) => self.merged(lower)?.map(|a| Node::Lower(lower.clone(), a)),
+            Place::Merged(lower) => self
+                .lower_dir_attr(lower)?
+                .map(|a| Node::Lower(lower.clone(), a)),
         };
         let parent = if dir.path.is_root() {
             dir.clone()

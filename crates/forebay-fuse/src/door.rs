@@ -62,7 +62,7 @@ pub fn ask_where_it_is<T>(mut ask: impl FnMut() -> Sys<T>) -> Sys<T> {
     forebay_link::ask_where_it_is(|| ask().map_err(|e| e.raw_os_error().into())).map_err(|fail| {
         match fail {
             Fail::Errno(e) => Errno::from_raw_os_error(e),
-            Fail::Redirect => Errno::IO,
+            Fail::Redirect => unreachable!("errors of this door are numbers"),
         }
     })
 }

@@ -3,8 +3,8 @@
 use crate::Fail;
 use forebay_wire::{START_MOVED, START_TAKEN};
 
-/// A drain that renames a directory does so twice. After more looks it was removed.
-const MOST_LOOKS: u32 = 8;
+/// A drain that renames a directory does so twice, and others may rename it to and fro. After more looks it was removed.
+const MOST_LOOKS: u32 = 32;
 /// Others may exchange it with another one again and again, as fast as they can.
 const MOST_LOOKS_AT_OTHERS: u32 = 2048;
 
@@ -72,10 +72,6 @@ mod tests {
         assert_eq!(looks_at(&[START_TAKEN]), MOST_LOOKS_AT_OTHERS);
         assert_eq!(looks_at(&[START_TAKEN, START_MOVED]), 2 * MOST_LOOKS);
         assert_eq!(looks_at(&[libc::ENOENT]), 1);
-        // Neither can be the error of something else.
-        for code in [START_MOVED, START_TAKEN] {
-            assert!(![libc::ENOENT, libc::ESTALE, libc::EACCES].contains(&code));
-        }
         let refused = ask_where_it_is(|| Err::<(), _>(Fail::Errno(libc::EACCES)));
         assert!(matches!(refused, Err(Fail::Errno(libc::EACCES))));
     }

@@ -287,12 +287,12 @@ fn spot<'p>(config: &Config, at: &'p [u8]) -> Spot<'p> {
     }
 }
 
-/// The directory `fd` of the PFS, which the kernel shows there.
+/// The directory `fd` of the PFS, by the path that the kernel shows for it.
 fn lower(below: &[u8], fd: c_int) -> Base<'_> {
     if below.is_empty() {
         Base::Root
     } else {
-        // What the kernel does not tell is no directory at all.
+        // The bridge refuses what the kernel does not tell.
         Base::Lower(below, kernel::inode(fd).unwrap_or_default())
     }
 }

@@ -468,13 +468,13 @@ pub struct Server {
     sync: JoinHandle<()>,
 }
 
-/// What this node forbids beyond POSIX; a setting that can't be read forbids nothing.
+/// What this node forbids beyond POSIX. A setting that can't be read counts as the strictest.
 fn protections() -> Protections {
     let level = |name: &str| -> u8 {
         let text = std::fs::read_to_string(format!("/proc/sys/fs/protected_{name}"));
         text.ok()
             .and_then(|text| text.trim().parse().ok())
-            .unwrap_or(0)
+            .unwrap_or(2)
     };
     Protections {
         symlinks: level("symlinks") > 0,

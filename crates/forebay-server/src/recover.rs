@@ -255,8 +255,14 @@ fn has_bytes_of(
         return false;
     };
     let bytes = |fd| BufReader::with_capacity(COMPARED_BYTES, File::from(fd)).bytes();
-    let mut pairs = bytes(here).zip(bytes(below));
-    pairs.all(|pair| matches!(pair, (Ok(a), Ok(b)) if a == b))
+    let (mut here, mut below) = (bytes(here), bytes(below));
+    loop {
+        match (here.next(), below.next()) {
+            (None, None) => return true,
+            (Some(Ok(a)), Some(Ok(b))) if a == b => {}
+            _ => return false,
+        }
+    }
 }
 
 /// Calls this with all records, a page at a time.

@@ -485,7 +485,7 @@ pub fn why(left: &Left) -> String {
             "its directory is not on the PFS any more: others have removed or renamed it, or put something else there".to_owned()
         }
         Reason::OtherDirectory => {
-            "on the PFS another directory is in the place of the one that it belongs in".to_owned()
+            "on the PFS another directory has the place of the one that it goes into, or comes out of".to_owned()
         }
         Reason::Stopped => "the drain was stopped before its turn".to_owned(),
         Reason::Withheld => format!(

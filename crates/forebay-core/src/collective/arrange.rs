@@ -442,10 +442,10 @@ impl Arrangement {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pfs_kind::FUSE;
 
     const EXT4: i64 = 0xef53;
     const LUSTRE: i64 = 0x0bd0_0bd0;
-    const FUSE: i64 = 0x6573_5546;
 
     const MEASURED: MeasuredLocks = MeasuredLocks {
         protocol: LockProtocol::ServerSide,

@@ -146,7 +146,7 @@ pub const KNOWN_FILE_SYSTEMS: [KnownFileSystem; 16] = {
         ),
         known(
             "FUSE",
-            0x6573_5546,
+            crate::pfs_kind::FUSE,
             Unknown,
             "whatever is behind the mount decides: measure it",
         ),

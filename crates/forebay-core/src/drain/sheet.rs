@@ -47,7 +47,7 @@ pub enum Reason {
     Taken,
     /// Others have removed or renamed the directory on the PFS that it would be in, or put something else there.
     NoDirectory,
-    /// On the PFS another directory is in the place of the one that it belongs in, or was renamed out of.
+    /// On the PFS another directory has the place of the one that it goes into, or comes out of.
     OtherDirectory,
     /// The PFS or the local disk refused.
     Refused(Trouble),
@@ -204,7 +204,7 @@ impl Walk {
     }
 }
 
-/// What no kernel has said is told without one.
+/// Another directory is a reason of its own, and no error of the PFS.
 fn as_told(reason: Reason) -> Reason {
     match reason {
         Reason::Refused(trouble) if trouble.operation == OTHER_DIR => Reason::OtherDirectory,

@@ -127,7 +127,7 @@ impl Context<'_> {
         Ok(match &dir.place {
             Place::Born(object) => Some(Touched::Object(*object)),
             Place::Merged(lower) => {
-                let dir = self.walk.merged(lower)?;
+                let dir = self.walk.lower_dir_attr(lower)?;
                 dir.map(|attr| Touched::Lower(lower.clone(), self.known_dir(&attr)))
             }
         })
@@ -338,7 +338,7 @@ impl Plan {
         self.follow_ups.push(FollowUp::Mark(object));
     }
 
-    /// An entry of `dir` has come or gone.
+    /// An entry of a directory has come or gone, if that is there ([`Context::touched`]).
     pub(super) fn touch(&mut self, touched: Option<Touched>) {
         let follow_up = touched.map(FollowUp::Touch);
         let new = follow_up.filter(|follow_up| !self.follow_ups.contains(follow_up));

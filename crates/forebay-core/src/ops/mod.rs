@@ -95,7 +95,7 @@ fn inside(outcome: Outcome<Decision>) -> Outcome<Decision> {
 }
 
 /// One directory has one path: it was renamed on the PFS between two looks of the client.
-fn start_together(a: &Path, b: &Path) -> Outcome<()> {
+fn check_one_place(a: &Path, b: &Path) -> Outcome<()> {
     match (&a.start, &b.start) {
         (Start::Lower(a, inode), Start::Lower(b, other)) if inode == other && a != b => {
             errno(forebay_types::START_TAKEN)
@@ -132,13 +132,13 @@ impl Context<'_> {
             Op::Mknod { path, mode, dev } => self.mknod(path, *mode, *dev),
             Op::Symlink { path, text } => self.symlink(path, text),
             Op::Link { old, new, follow } => {
-                start_together(old, new)?;
+                check_one_place(old, new)?;
                 inside(self.link(old, new, *follow))
             }
             Op::Unlink { path, dir: false } => self.unlink(path),
             Op::Unlink { path, dir: true } => self.rmdir(path),
             Op::Rename { old, new, flags } => {
-                start_together(old, new)?;
+                check_one_place(old, new)?;
                 inside(self.rename(old, new, *flags))
             }
             Op::Readlink { path } => self.readlink(path),

@@ -61,7 +61,7 @@ pub struct Known {
     /// This bridge is alone in its namespace.
     pub(super) is_alone: bool,
     /// The request begins in a directory that the client has open, and stays in that.
-    stays_within: bool,
+    pub(super) stays_within: bool,
     /// What the first of two looks has seen.
     pub(super) first_look: Option<Box<(ReadSet, Lists)>>,
 }

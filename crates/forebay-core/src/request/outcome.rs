@@ -2,7 +2,7 @@
 
 use super::effect::{Effect, Failure, Finish, Looked, PfsLook};
 use super::grant::Form;
-use super::pending::{Committing, MAX_LOST_RACES, Pending, RACES_IN_A_ROW, Stage};
+use super::pending::{Committing, MAX_LOST_RACES, Pending, RACES_BEFORE_A_PAUSE, Stage};
 use crate::bridge::{Fact, Verdict};
 use crate::facts::{Fresh, NewKind};
 use crate::fault::Fault;
@@ -38,6 +38,10 @@ impl Pending {
                 self.lost_looks += 1;
                 self.known.forget_pfs();
                 self.decides_after(self.lost_looks);
+            }
+            (_, Err(libc::ENOENT)) if self.known.stays_within => {
+                // Perhaps that directory is there again when the client asks again.
+                self.stage = Stage::Over(Err(Failure::Errno(forebay_types::START_TAKEN)));
             }
             (_, Err(e)) => self.stage = Stage::Over(Err(Failure::Errno(e))),
             (look, outcome) => panic!("asked for {look:?} and told {outcome:?}"),
@@ -238,7 +242,7 @@ impl Pending {
     /// Decides anew, after so many lost races: at once, or after a pause.
     fn decides_after(&mut self, races: u32) {
         self.known.decide_anew();
-        self.pause |= races.is_multiple_of(RACES_IN_A_ROW);
+        self.pause |= races.is_multiple_of(RACES_BEFORE_A_PAUSE);
     }
 
     fn decides_later(&mut self) {

@@ -14,10 +14,10 @@ use std::sync::Arc;
 
 /// Most steps of one request; then EAGAIN. Each step but the last one obtained a fact, or lost a race.
 pub const MAX_STEPS: u32 = 10_000;
-/// Most races with removals that one request loses; then EIO.
+/// Most races that one request loses: with removals, then EIO; of looks at the PFS with others there, then the error of the look.
 pub const MAX_LOST_RACES: u32 = 100;
-/// Lost races after which a request pauses: whoever wins so many works in step with it.
-pub(super) const RACES_IN_A_ROW: u32 = 8;
+/// After so many lost races a request pauses, each time: whoever wins so many works in step with it.
+pub(super) const RACES_BEFORE_A_PAUSE: u32 = 8;
 
 /// What a request waits for.
 #[derive(Debug)]

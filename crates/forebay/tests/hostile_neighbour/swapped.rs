@@ -4,9 +4,10 @@ use super::{VICTIM, as_root, common, run_of_victim};
 use crate::stage::{Said, Stage, finish, start, tree};
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// A shell script of root.
 fn by_root(stage: &Stage, script: &str) -> Said {
@@ -54,24 +55,30 @@ fn while_they_change_places(stage: &Stage, work: Command) -> Said {
 fn while_exchanged(stage: &Stage, dirs: &str, work: Command) -> Said {
     fs::write(stage.path("turn.py"), TURN).unwrap();
     let mut turns = stage.command("bash");
-    let turn = format!("{AS_USER}; mallory /usr/bin/python3 turn.py {dirs} stop");
+    let turn = format!("{AS_USER}; mallory /usr/bin/python3 turn.py {dirs}");
     turns.args(["-c", &turn]);
+    turns.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut turns = start(turns);
+    let mut begun = [0];
+    turns.stdout.take().unwrap().read_exact(&mut begun).unwrap();
+    // It ends with its input, also if what follows fails.
+    let input = turns.stdin.take();
     let said = finish(work);
-    fs::write(stage.path("stop"), "").unwrap();
+    drop(input);
     assert!(turns.wait().unwrap().success());
     said
 }
 
-/// Exchanges two directories until there is a certain file. Fails if it never could.
+/// Exchanges two directories until its input ends. Says so when it has begun.
 const TURN: &str = r#"
-import ctypes, os, sys
+import ctypes, select, sys
 syscall = ctypes.CDLL(None).syscall
-one, other, stop = (path.encode() for path in sys.argv[1:])
-turns = 0
-while not os.path.exists(stop):
+one, other = (path.encode() for path in sys.argv[1:])
+turns, begun = 0, False
+while not select.select([0], [], [], 0)[0]:
     turns += sum(syscall(316, -100, one, -100, other, 2) == 0 for _ in range(50))
-assert turns > 50, turns
+    if turns > 50 and not begun:
+        begun = print("begun", flush=True) is None
 "#;
 
 const EXCHANGE: &str = "mv pfs/top/vd pfs/top/x; mv pfs/top/nd pfs/top/vd; mv pfs/top/x pfs/top/nd";

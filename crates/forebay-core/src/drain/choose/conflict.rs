@@ -97,7 +97,7 @@ impl Conflict {
             None => None,
         };
         if let Some((_, out_of)) = self.left_dir() {
-            // In another directory it is not.
+            // What has this name in another directory is not what was renamed.
             let dir = found.next().flatten();
             let is_it = dir.is_none_or(|dir| out_of.is_dir_of(&dir));
             self.at_origin = self.at_origin.take().filter(|_| is_it);

@@ -337,7 +337,7 @@ impl Move {
                 State::Finish
             }
             (What::Clear, _, [Some(attr), ..]) => return self.clear(attr, sheet),
-            // It is where its directory is.
+            // Nothing is here, but it may still be in the directory that was here.
             (What::Clear, _, [None, ..]) if dir.as_ref().is_some_and(is_other) => {
                 self.outcome = Err(Some(Reason::OtherDirectory));
                 State::Finish
