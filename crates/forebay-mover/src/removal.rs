@@ -21,7 +21,7 @@ pub(crate) struct Spared<'t> {
 impl Spared<'_> {
     fn has(&self, attr: &Attr) -> bool {
         let was_there = || Some(self.dirs.as_ref()?.contains(&attr.ino));
-        is_of_others_since(self.since, attr, was_there, || self.touched.has(attr))
+        is_of_others_since(self.since, attr, was_there, || self.touched.mtime_of(attr))
     }
 }
 

@@ -1,10 +1,11 @@
 //! What a drain has itself changed on the PFS: that is no change by others.
 
 use crate::pfs::Work;
-use forebay_core::facts::Attr;
+use forebay_core::facts::{Attr, Timestamp};
 use forebay_core::path::TreePath;
 use forebay_objects::PfsNotes;
 use parking_lot::Mutex;
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::File;
 use std::io::Write;
@@ -16,7 +17,7 @@ const FILES: &[u8] = b"files";
 #[derive(Default)]
 pub(crate) struct Touched {
     /// Files of which it has renamed or removed a name, or tried to: that changes the time of change (`ctime`) of those with other names.
-    /// Device and number of their inodes. Earlier drains have done that too, since something went aside that still is.
+    /// Earlier drains have done that too, since something went aside that still is.
     files: Mutex<TouchedFiles>,
     /// Has a note about `files`, for the next drain if this one is killed.
     notes: Option<PfsNotes>,
@@ -32,18 +33,28 @@ pub(crate) struct Touched {
 
 #[derive(Default)]
 struct TouchedFiles {
-    all: HashSet<(u64, u64)>,
+    /// By device and number of the inode, the time of modification that it had before.
+    all: HashMap<(u64, u64), Timestamp>,
     /// The note, when something was added to it.
     note: Option<File>,
 }
 
 /// The files that a note tells of. What is behind the last line is a part of one.
-fn files_of(note: &[u8]) -> HashSet<(u64, u64)> {
+fn files_of(note: &[u8]) -> HashMap<(u64, u64), Timestamp> {
     let mut lines: Vec<_> = note.split(|byte| *byte == b'\n').collect();
     lines.pop();
     let file = |line| {
-        let (device, ino) = std::str::from_utf8(line).ok()?.split_once(' ')?;
-        Some((device.parse().ok()?, ino.parse().ok()?))
+        let mut fields = std::str::from_utf8(line).ok()?.split(' ');
+        let inode = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+        // Earlier versions have noted no time.
+        let mtime = match (fields.next(), fields.next()) {
+            (Some(sec), Some(nsec)) => Timestamp {
+                sec: sec.parse().ok()?,
+                nsec: nsec.parse().ok()?,
+            },
+            _ => Timestamp::default(),
+        };
+        Some((inode, mtime))
     };
     lines.into_iter().filter_map(file).collect()
 }
@@ -66,17 +77,19 @@ impl Touched {
     pub(crate) fn note(&self, attr: &Attr) {
         if attr.nlink > 1 && !attr.is_dir() {
             let (device, ino) = attr.inode();
+            let Timestamp { sec, nsec } = attr.mtime;
             let mut files = self.files.lock();
-            if !files.all.insert((device, ino)) {
-                return;
-            }
+            match files.all.entry((device, ino)) {
+                Entry::Occupied(_) => return,
+                Entry::Vacant(vacant) => vacant.insert(attr.mtime),
+            };
             if files.note.is_none() {
                 let notes = self.notes.as_ref();
                 files.note = notes.and_then(|notes| notes.open_to_add(FILES).ok());
             }
             if let Some(note) = &mut files.note {
                 // Where that fails, and this drain is killed, the next one gives back what it has removed.
-                let _ = note.write_all(format!("{device} {ino}\n").as_bytes());
+                let _ = note.write_all(format!("{device} {ino} {sec} {nsec}\n").as_bytes());
             }
         }
     }
@@ -90,8 +103,9 @@ impl Touched {
         }
     }
 
-    pub(crate) fn has(&self, attr: &Attr) -> bool {
-        self.files.lock().all.contains(&attr.inode())
+    /// The time of modification that this had before a name of it was touched.
+    pub(crate) fn mtime_of(&self, attr: &Attr) -> Option<Timestamp> {
+        self.files.lock().all.get(&attr.inode()).copied()
     }
 
     /// The directory of this number is aside, with these directories in it.

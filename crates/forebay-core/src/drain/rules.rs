@@ -69,13 +69,13 @@ pub(super) fn is_copy(record: &PathRecord, found: &Attr) -> bool {
 }
 
 /// True if the entry appeared or changed after its directory was put aside, at `moment` by the clock of the PFS. `was_there`:
-/// was this directory in it at that moment, if that is known? `is_touched`: has this drain, or one before it that was killed, removed or
-/// renamed another name of the same file since?
+/// was this directory in it at that moment, if that is known? `touched`: if this drain, or one before it that was killed, has removed or
+/// renamed another name of the same file since, the time of modification that this had before.
 pub fn is_of_others_since(
     moment: Timestamp,
     found: &Attr,
     was_there: impl FnOnce() -> Option<bool>,
-    is_touched: impl FnOnce() -> bool,
+    touched: impl FnOnce() -> Option<Timestamp>,
 ) -> bool {
     if found.is_dir() {
         // What others put into a directory that was there is judged by itself.
@@ -86,9 +86,9 @@ pub fn is_of_others_since(
                 found.ctime < moment || found.mtime >= moment
             });
     }
-    // A new file can have the inode number of one that was touched and is gone.
-    let may_be_old = found.btime < moment && found.mtime < moment;
-    found.ctime >= moment && !(may_be_old && is_touched())
+    // A new file can have the inode number of one that was touched and is gone. And programs set times as they like, to later ones too.
+    let is_as_it_was = |mtime| found.mtime < moment || found.mtime == mtime;
+    found.ctime >= moment && !(found.btime < moment && touched().is_some_and(is_as_it_was))
 }
 
 /// What is known of a copy before it is made.

@@ -1380,6 +1380,26 @@ fn what_others_write_beside_a_file_of_several_names_is_not_lost() {
     }
 }
 
+/// Programs set times as they like, to later ones too: Mercurial does.
+#[test]
+fn a_file_of_several_names_with_a_time_that_is_yet_to_come_is_removed_as_any_other() {
+    for make in ["r/g", "z", "r/g; ln r/f r/h"] {
+        for inside in ["rm -r r", "mv r s; rm s/f; rm -r s"] {
+            let scene = Scene::new();
+            scene.outside(&format!(
+                "mkdir r; echo f > r/f; ln r/f {make}; touch -d '1 hour' r/f"
+            ));
+            scene.inside(inside);
+            let (code, said) = scene.drain(&[]);
+            assert_eq!(code, 0, "{make}, {inside}: {said}");
+            let mut left: Vec<_> = tree(&scene.pfs).into_keys().collect();
+            left.retain(|path| path.starts_with(['r', 's', 'z']));
+            let expected: &[&str] = if make == "z" { &["z"] } else { &[] };
+            assert_eq!(left, expected, "{make}, {inside}: {said}");
+        }
+    }
+}
+
 /// What the refusal advises works.
 #[test]
 fn a_directory_in_the_place_of_one_that_others_have_changed_is_settled_as_the_refusal_says() {
