@@ -11,6 +11,7 @@ use crate::facts::{Attr, Cred, Facts, Inode, LabelParent, Outcome, Settings, Sto
 use crate::ops::{Path, Start, is_reserved};
 use crate::path::{TreePath, below};
 use crate::record::{Kind, ObjectName, PathRecord};
+use crate::table::Change;
 use forebay_types::{START_MOVED, START_TAKEN};
 use std::cell::RefCell;
 
@@ -113,18 +114,28 @@ pub struct Walk<'a> {
     pub settings: &'a Settings,
     /// State of the world.
     pub facts: &'a dyn Facts,
+    keeps_to_dirs: bool,
     /// Directories of the PFS, as this walk has seen them.
     dirs: RefCell<Vec<(TreePath, Attr)>>,
+    /// Names that it has met of which the records belong in another directory: they are not in this one, nor is anything below.
+    elsewhere: RefCell<Vec<TreePath>>,
 }
 
 impl<'a> Walk<'a> {
-    /// A new one.
-    pub fn new(cred: &'a Cred, settings: &'a Settings, facts: &'a dyn Facts) -> Self {
+    /// A new one. `keeps_to_dirs`: it sees only what belongs in the directories that are there now.
+    pub fn new(
+        cred: &'a Cred,
+        settings: &'a Settings,
+        facts: &'a dyn Facts,
+        keeps_to_dirs: bool,
+    ) -> Self {
         Walk {
             cred,
             settings,
             facts,
+            keeps_to_dirs,
             dirs: RefCell::default(),
+            elsewhere: RefCell::default(),
         }
     }
 
@@ -306,6 +317,75 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// Does the record of this name belong in another directory of the PFS than in this one, which has the place of that?
+    pub fn is_elsewhere(&self, dir: &Dir, name: &[u8], record: &PathRecord) -> Outcome<bool> {
+        if !self.keeps_to_dirs {
+            return Ok(false);
+        }
+        if self.is_seen_elsewhere(&dir.path) {
+            return Ok(true);
+        }
+        let (Place::Merged(lower), Some(within)) = (&dir.place, record.dirs().within) else {
+            return Ok(false);
+        };
+        // Of a directory that has opened it is that directory itself.
+        if record.is_open_at(&dir.path.join(name)) {
+            return Ok(false);
+        }
+        let now = self.lower_dir_attr(lower)?;
+        Ok(now.is_some_and(|now| !within.is_dir_of(&now)))
+    }
+
+    /// Has it been met where another directory is, or is it below that?
+    fn is_seen_elsewhere(&self, path: &TreePath) -> bool {
+        let elsewhere = self.elsewhere.borrow();
+        elsewhere.iter().any(|met| path.is_within(met))
+    }
+
+    /// Does this change a record that this walk has met, and that belongs in another directory?
+    pub fn is_of_elsewhere(&self, change: &Change) -> bool {
+        match change {
+            Change::Put { path, .. } | Change::Delete { path, .. } => self.is_seen_elsewhere(path),
+            _ => false,
+        }
+    }
+
+    /// The directories on the way to this path from the root on, each looked at in the one above, and what is there now.
+    fn way_to(&self, path: &TreePath) -> Outcome<Vec<Dir>> {
+        let mut dir = self.dir_at(&TreePath::root())?;
+        let mut way = Vec::new();
+        for name in path.components() {
+            let Some(node) = self.lookup(&dir, name)?.1 else {
+                return errno(libc::ENOENT);
+            };
+            let next = self.enter(dir.path.join(name), &node)?;
+            way.push(std::mem::replace(&mut dir, next));
+        }
+        way.push(dir);
+        Ok(way)
+    }
+
+    /// The directory where a path starts, and those above it, if they have been looked at.
+    fn begin(&self, start: &Start) -> Outcome<(Vec<Dir>, Dir)> {
+        let path = match start {
+            _ if !self.facts.looks_from_root() => None,
+            Start::Root => None,
+            Start::Lower(lower, _) => Some(self.path_of_lower(lower)?),
+            Start::Object(object) => self.facts.path_of(*object)?,
+        };
+        let Some(path) = path else {
+            return Ok((Vec::new(), self.start(start)?));
+        };
+        // Each is in the one above, since it was looked at after that.
+        let way = self.way_to(&path);
+        let dir = self.start(start)?;
+        let mut way = or_moved(way)?;
+        match way.pop() {
+            Some(there) if there == dir => Ok((way, dir)),
+            _ => errno(START_TAKEN),
+        }
+    }
+
     /// The same for a directory of the PFS: this one, which the caller says it has open, whatever others put in its place.
     fn lower_start(&self, lower: &TreePath, (dev, ino): Inode) -> Outcome<Dir> {
         if ino == 0 {
@@ -320,11 +400,17 @@ impl<'a> Walk<'a> {
             ino,
             ..Attr::default()
         };
-        or_moved(self.check_start(&path, || Ok(told)))?;
-        let dir = or_moved(self.dir_of_lower(lower))?;
-        match or_moved(self.dir_attr(&dir))?.inode() == (dev, ino) {
-            true => Ok(dir),
-            false => errno(START_TAKEN),
+        let may_go_there = or_moved(self.check_start(&path, || Ok(told)))?;
+        let found = self.dir_of_lower(lower).and_then(|dir| {
+            let is_it = self.dir_attr(&dir)?.inode() == (dev, ino);
+            Ok((dir, is_it))
+        });
+        match or_moved(found) {
+            Ok((dir, true)) => Ok(dir),
+            Ok((_, false)) => errno(START_TAKEN),
+            // Who may not go there is not told what is there.
+            Err(Stop::Errno(_)) if !may_go_there => errno(START_TAKEN),
+            Err(stop) => Err(stop),
         }
     }
 
@@ -343,19 +429,20 @@ impl<'a> Walk<'a> {
     }
 
     /// May the caller start here without a path? A message only claims that it has a descriptor. Yes if its user could open the
-    /// directory by its path, or if it has it open: a descriptor is a right, also of a process that could not open it any more.
+    /// directory by its path, or if it has it open: a descriptor is a right, also of a process that could not open it any more. False:
+    /// only because it has it open.
     pub fn check_start(
         &self,
         path: &TreePath,
         attr: impl FnOnce() -> Outcome<Attr>,
-    ) -> Outcome<()> {
+    ) -> Outcome<bool> {
         // The bridge can do no more than its own user.
         if self.cred.uid == 0 || self.cred.uid == self.settings.bridge_uid {
-            return Ok(());
+            return Ok(true);
         }
         match self.reaches(path) {
-            Err(Stop::Errno(libc::EACCES)) if self.facts.has_open(&attr()?) => Ok(()),
-            reached => reached,
+            Err(Stop::Errno(libc::EACCES)) if self.facts.has_open(&attr()?) => Ok(false),
+            reached => reached.map(|()| true),
         }
     }
 
@@ -369,21 +456,23 @@ impl<'a> Walk<'a> {
         })
         .skip(1)
         .collect();
-        // As a program goes: each is looked at in the one before. All are, also behind one that refuses: who is let in all the same may go
-        // up from here.
-        let mut reached = Ok(());
+        // As a program goes: each is looked at in the one before.
         while let Some(at) = above.pop() {
-            match self.check_dir(&self.dir_at(&at)?, SEARCH) {
-                Err(Stop::Errno(libc::EACCES)) => reached = errno(libc::EACCES),
-                checked => checked?,
-            }
+            self.check_dir(&self.dir_at(&at)?, SEARCH)?;
         }
-        reached
+        Ok(())
     }
 
     /// What `name` is in `dir`: the record and the node.
     pub fn lookup(&self, dir: &Dir, name: &[u8]) -> Outcome<(Option<PathRecord>, Option<Node>)> {
-        let record = self.facts.record(&dir.path.join(name))?;
+        let at = dir.path.join(name);
+        let mut record = self.facts.record(&at)?;
+        if let Some(met) = &record
+            && self.is_elsewhere(dir, name, met)?
+        {
+            self.elsewhere.borrow_mut().push(at);
+            record = None;
+        }
         let node = match &record {
             Some(r) => match (r.kind, &r.origin) {
                 (Kind::Whiteout, _) => None,
@@ -416,18 +505,21 @@ impl<'a> Walk<'a> {
     }
 
     /// The directory itself as the end of a path.
-    fn found_dir(&self, dir: Dir, last: Last, slash: bool) -> Outcome<Found> {
-        let record = self.facts.record(&dir.path)?;
+    fn found_dir(&self, dir: Dir, above: Option<Dir>, last: Last, slash: bool) -> Outcome<Found> {
+        let record = match self.is_seen_elsewhere(&dir.path) {
+            true => None,
+            false => self.facts.record(&dir.path)?,
+        };
         let node = match &dir.place {
             Place::Born(_) => record.clone().map(Node::Born),
             Place::Merged(lower) => self
                 .lower_dir_attr(lower)?
                 .map(|a| Node::Lower(lower.clone(), a)),
         };
-        let parent = if dir.path.is_root() {
-            dir.clone()
-        } else {
-            self.dir_at(&dir.path.parent())?
+        let parent = match above {
+            Some(above) => above,
+            None if dir.path.is_root() => dir.clone(),
+            None => self.dir_at(&dir.path.parent())?,
         };
         Ok(Found {
             path: dir.path,
@@ -506,7 +598,7 @@ impl<'a> Walk<'a> {
         if let Some(found) = self.quick(path)? {
             return Ok(found);
         }
-        let mut dir = self.start(&path.start)?;
+        let (mut above, mut dir) = self.begin(&path.start)?;
         let mut rest = path.bytes.clone();
         let mut at = 0;
         let mut links = 0;
@@ -517,7 +609,7 @@ impl<'a> Walk<'a> {
             }
             if at == rest.len() {
                 let slash = rest.last() == Some(&b'/');
-                return self.found_dir(dir, last, slash);
+                return self.found_dir(dir, above.pop(), last, slash);
             }
             let end = rest[at..]
                 .iter()
@@ -538,7 +630,13 @@ impl<'a> Walk<'a> {
                     if dir.path.is_root() {
                         return leads_out(self.above_root(&rest[end..]));
                     }
-                    dir = self.dir_at(&dir.path.parent())?;
+                    let Some(parent) = above.pop() else {
+                        self.facts.look_from_root();
+                        self.dirs.borrow_mut().clear();
+                        self.elsewhere.borrow_mut().clear();
+                        return self.resolve(path, follow);
+                    };
+                    dir = parent;
                     last = Last::DotDot;
                     at = end;
                     continue;
@@ -576,6 +674,7 @@ impl<'a> Walk<'a> {
                         };
                         text = inside.to_vec();
                         dir = self.start(&Start::Root)?;
+                        above.clear();
                     }
                     rest = text;
                     at = 0;
@@ -597,6 +696,7 @@ impl<'a> Walk<'a> {
             let Some(node) = node else {
                 return errno(libc::ENOENT);
             };
+            above.push(dir);
             dir = self.enter(path, &node)?;
             last = Last::Name;
             at = end;

@@ -327,6 +327,48 @@ fn what_is_named_relative_to_a_directory_is_in_that_one_and_in_no_other_at_its_p
     w.run(unlink(&in_d)).unwrap();
 }
 
+/// A message only claims that a descriptor leads there.
+#[test]
+fn who_has_a_directory_open_is_not_told_what_is_where_no_path_leads_him() {
+    let mut w = World::with_lower(&[
+        ("d", Lower::Dir),
+        ("private", Lower::Dir),
+        ("private/d", Lower::Dir),
+        ("private/f", Lower::File(1)),
+        ("private/gone", Lower::Dir),
+    ]);
+    w.run(Op::Unlink {
+        path: path("private/gone"),
+        dir: true,
+    })
+    .unwrap();
+    w.locked.push(p("private"));
+    let Start::Lower(_, open) = w.held("d") else {
+        panic!("a directory of the PFS");
+    };
+    let other = Cred {
+        uid: 7,
+        ..Cred::default()
+    };
+    for (has_open, code) in [(true, forebay_types::START_TAKEN), (false, libc::EACCES)] {
+        w.have_all_open = has_open;
+        for at in [
+            "private/d",
+            "private/f",
+            "private/none",
+            "private/f/x",
+            "private/gone",
+        ] {
+            let start = Start::Lower(p(at), open);
+            let told = w.run_as(&other, Op::NameOf { start });
+            assert_eq!(told, Err(Stop::Errno(code)), "{at}");
+        }
+    }
+    let start = w.held("private/d");
+    w.have_all_open = true;
+    assert!(w.run_as(&other, Op::NameOf { start }).is_ok());
+}
+
 #[test]
 fn where_directories_get_other_numbers_only_what_other_users_do_is_bound_to_them() {
     for renumbers in [false, true] {
@@ -659,7 +701,7 @@ fn survivors(w: &World) -> Vec<Survivor> {
         protections: Default::default(),
     };
     let root = world::root();
-    let walk = Walk::new(&root, &settings, w);
+    let walk = Walk::new(&root, &settings, w, false);
     let survivor = |(path, record): (&TreePath, &PathRecord)| Survivor {
         object: record.object,
         label: label_at(&walk, path, record).unwrap(),

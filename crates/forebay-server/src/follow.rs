@@ -254,5 +254,5 @@ pub(crate) fn is_right(
 }
 
 fn walk<'a>(server: &'a ServerHandle, facts: &'a dyn Facts, cred: &'a Cred) -> Walk<'a> {
-    Walk::new(cred, &server.settings, facts)
+    Walk::new(cred, &server.settings, facts, false)
 }

@@ -97,6 +97,10 @@ impl World for Hand<'_> {
         self.caller.is_some() && self.server.serves_several_users()
     }
 
+    fn keeps_numbers(&self) -> bool {
+        self.server.settings.keeps_numbers
+    }
+
     fn lower(
         &self,
         path: &TreePath,

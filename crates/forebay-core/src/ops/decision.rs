@@ -97,7 +97,7 @@ impl Op {
         matches!(self, Op::Rename { .. })
     }
 
-    /// Does it begin in a directory of the PFS that the client has open?
+    /// Does it begin in a directory that the client has open?
     pub fn starts_within(&self) -> bool {
         let starts = match self {
             Op::Open { path, .. }
@@ -115,7 +115,7 @@ impl Op {
             }
             Op::NameOf { start } => [Some(start), None],
         };
-        let is_open = |start: &Start| matches!(start, Start::Lower(..));
+        let is_open = |start: &Start| !matches!(start, Start::Root);
         starts.into_iter().flatten().any(is_open)
     }
 }

@@ -161,6 +161,9 @@ impl Context<'_> {
             true => self.facts.subtree(&src.path)?,
             false => Vec::new(),
         };
+        if is_dir {
+            self.check_own(src, &below)?;
+        }
         let itself = src.record.iter().map(|record| (&src.path, record));
         let all = itself.chain(below.iter().map(|(path, record)| (path, record)));
         let paths = |is_meant: fn(&PathRecord) -> bool| {

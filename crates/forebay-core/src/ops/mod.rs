@@ -56,12 +56,14 @@ fn undisturbed(
     settings: &Settings,
     facts: &dyn Facts,
 ) -> Outcome<Decision> {
+    // The user of the bridge sees by a path from the root also what waits for another directory there, and may settle it.
+    let keeps_to_dirs = request.op.starts_within() || cred.uid != settings.bridge_uid;
     let ctx = Context {
         request,
         cred,
         settings,
         facts,
-        walk: Walk::new(cred, settings, facts),
+        walk: Walk::new(cred, settings, facts, keeps_to_dirs),
         seen: RefCell::default(),
         go_along: RefCell::default(),
     };
@@ -71,6 +73,11 @@ fn undisturbed(
         return Ok(decision);
     }
     let mut decision = ctx.first()?;
+    let mut changes = decision.batch.iter();
+    if changes.any(|change| ctx.walk.is_of_elsewhere(change)) {
+        // A name has one record.
+        return errno(libc::EBUSY);
+    }
     let notes = ctx.notes_of_files(&decision.batch);
     decision.batch.extend(notes);
     promises::assert_kept(&request.op, &decision);

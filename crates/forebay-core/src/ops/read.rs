@@ -139,8 +139,10 @@ impl Context<'_> {
                 below.advance();
             }
             match above.pop_if(|(n, _)| *n == name) {
-                Some((_, record)) => entries.extend(self.entry(&name, &record)?),
-                None => entries.extend(shown_below.map(|(ino, dtype)| Entry {
+                Some((_, record)) if !self.walk.is_elsewhere(&dir, &name, &record)? => {
+                    entries.extend(self.entry(&name, &record)?);
+                }
+                _ => entries.extend(shown_below.map(|(ino, dtype)| Entry {
                     name: name.clone(),
                     ino,
                     dtype,

@@ -167,6 +167,14 @@ impl Facts for Watch<'_> {
         self.facts.followed(path);
     }
 
+    fn looks_from_root(&self) -> bool {
+        self.facts.looks_from_root()
+    }
+
+    fn look_from_root(&self) {
+        self.facts.look_from_root();
+    }
+
     fn is_held_in_place(&self, path: &TreePath) -> bool {
         self.facts.is_held_in_place(path)
     }

@@ -67,6 +67,10 @@ pub trait World {
     fn is_asked_for_several_users(&self) -> bool {
         false
     }
+    /// See [`crate::facts::Settings::keeps_numbers`].
+    fn keeps_numbers(&self) -> bool {
+        true
+    }
     /// `lstat` on the PFS; `None` where a look may wait. `through`: see [`Known::through`](super::Known::through).
     fn lower(&self, path: &TreePath, through: Option<Through>)
     -> Option<Result<Option<Attr>, i32>>;
@@ -233,9 +237,9 @@ impl<'a> Look<'a> {
         Ok(page.speakers.clone())
     }
 
-    /// The record of what was renamed from this place of the PFS, if the bridge serves several users.
+    /// The record of what was renamed from this place of the PFS, if that can be told again.
     fn renamed_from(&self, lower: &TreePath) -> Outcome<Option<PathRecord>> {
-        if !self.world.is_asked_for_several_users() {
+        if !self.world.is_asked_for_several_users() && !self.world.keeps_numbers() {
             return Ok(None);
         }
         match self.world.moved(lower) {
@@ -416,11 +420,11 @@ impl Facts for Look<'_> {
                 None => return Err(Stop::Need(Need::Lower(path.clone()))),
             },
         };
-        // Where the directory is not known, only the thing itself is.
+        // What others have put in its place was not renamed, unless somebody has chosen that it goes along.
         Ok(found.filter(|attr| {
             renamed.is_none_or(|renamed| {
-                renamed.dirs().out_of.is_some()
-                    || renamed.arriving.is_none_or(|known| known.is_inode_of(attr))
+                let known = renamed.arriving.filter(|_| !renamed.adopts);
+                known.is_none_or(|known| known.is_inode_of(attr))
             })
         }))
     }
@@ -462,6 +466,14 @@ impl Facts for Look<'_> {
         if let Some(seen) = self.reads.borrow_mut().records.get_mut(path) {
             seen.followed = true;
         }
+    }
+
+    fn looks_from_root(&self) -> bool {
+        self.known.looks_from_root()
+    }
+
+    fn look_from_root(&self) {
+        self.known.look_from_root();
     }
 
     fn is_held_in_place(&self, path: &TreePath) -> bool {

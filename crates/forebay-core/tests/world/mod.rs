@@ -27,6 +27,10 @@ pub enum Lower {
 #[derive(Default)]
 pub struct World {
     pub lower: BTreeMap<TreePath, Lower>,
+    /// Directories of `lower` that only their owner, root, may use.
+    pub locked: Vec<TreePath>,
+    /// Callers have open whatever they say they have.
+    pub have_all_open: bool,
     /// Files of `lower` that have a second name somewhere.
     pub linked: Vec<TreePath>,
     pub table: BTreeMap<TreePath, PathRecord>,
@@ -289,6 +293,7 @@ impl Facts for World {
         };
         Ok(node.map(|l| Attr {
             mode: match l {
+                Lower::Dir if self.locked.contains(path) => libc::S_IFDIR | 0o700,
                 Lower::Dir => libc::S_IFDIR | 0o755,
                 Lower::File(_) => libc::S_IFREG | 0o644,
                 Lower::Link(_) => libc::S_IFLNK | 0o777,
@@ -299,6 +304,9 @@ impl Facts for World {
             ino: 1 + self.lower.range(..path.clone()).count() as u64,
             ..Attr::default()
         }))
+    }
+    fn has_open(&self, _: &Attr) -> bool {
+        self.have_all_open
     }
     fn lower_link(&self, path: &TreePath) -> Outcome<Vec<u8>> {
         match &self.lower[path] {

@@ -173,7 +173,7 @@ fn label_now(
     };
     let settings = settings(0, usize::MAX);
     let cred = Cred::default();
-    let walk = Walk::new(&cred, &settings, look);
+    let walk = Walk::new(&cred, &settings, look, false);
     let label = label_at(&walk, path, &record)?;
     Ok(Some((record.version, label)))
 }

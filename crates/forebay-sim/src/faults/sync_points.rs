@@ -596,7 +596,7 @@ impl Node {
         let facts: &dyn Facts = &look;
         let settings = super::request::settings(0, usize::MAX);
         let cred = Cred::default();
-        let walk = Walk::new(&cred, &settings, facts);
+        let walk = Walk::new(&cred, &settings, facts, false);
         is_right(&walk, &path, &record, label).unwrap_or(false)
     }
 

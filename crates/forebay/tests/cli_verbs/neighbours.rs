@@ -674,40 +674,40 @@ fn what_others_remove_after_it_was_carried_over_can_be_given_up() {
             );
         }
     }
-    // A directory in the place of a renamed file, in which a program has made something.
+    // A renamed directory in which a program has made something, and another one in its place.
     let scene = Scene::new();
-    scene.inside("mv f m");
-    scene.outside("mv f aside; mkdir f; echo y > f/y");
-    scene.inside("echo x > m/x");
+    scene.inside("mv d m; echo x > m/x");
+    scene.outside("mv d aside; mkdir d; echo y > d/y");
     let (code, said) = scene.drain(&[]);
     assert_eq!(code, 75, "{said}");
     for side in ["theirs", "both"] {
         let (code, said) = scene.drain(&["--take", side, "m"]);
         assert_eq!(code, 75, "{side}: {said}");
         assert!(said.contains("not taken: m: "), "{side}: {said}");
-        assert_eq!(scene.view().get("m/x").map(String::as_str), Some("x\n"));
     }
+    // What was made in it was not made in theirs.
     let (code, said) = scene.drain(&["--take", "ours", "m"]);
+    assert_eq!(code, 75, "{said}");
+    assert_eq!(listed(&said), ["m/x"], "{said}");
+    let (code, said) = scene.drain(&["--take", "ours", "m/x"]);
     assert_eq!(code, 0, "{said}");
     let now = tree(&scene.pfs);
     assert_eq!(
-        (&*now["m/x"], &*now["m/y"], &*now["aside"]),
-        ("x\n", "y\n", "first\n")
+        (&*now["m/x"], &*now["m/y"], &*now["aside/a"]),
+        ("x\n", "y\n", "a\n")
     );
-    // The same, in which a program has removed or replaced something of theirs: that is in it wherever it is, and back at any time.
-    for inside in ["rm m/y", "echo x > m/y"] {
+    // The same, in which a program has removed or replaced something: that is not done to what is in the other one.
+    for inside in ["rm m/a", "echo x > m/a"] {
         let scene = Scene::new();
-        scene.inside("mv f m");
-        scene.outside("mv f aside; mkdir f; echo y > f/y");
-        scene.inside(inside);
-        scene.outside("mv f g");
+        scene.inside(&format!("mv d m; {inside}"));
+        scene.outside("mv d aside; mkdir d; echo y > d/a; mv d g");
         let (code, said) = scene.drain(&["--take", "theirs", "m"]);
         assert_eq!(code, 75, "{inside}: {said}");
         assert!(said.contains("not taken: m: "), "{inside}: {said}");
-        scene.outside("mv g f");
+        scene.outside("mv g d");
         scene.drain(&[]);
         let now = tree(&scene.pfs);
-        assert_eq!((&*now["f/y"], &*now["aside"]), ("y\n", "first\n"));
+        assert_eq!((&*now["d/a"], &*now["aside/a"]), ("y\n", "a\n"));
     }
     // Two that change places.
     let scene = Scene::new();
@@ -734,14 +734,13 @@ fn what_others_remove_after_it_was_carried_over_can_be_given_up() {
 /// Others put it aside, and back after it has ended under its new name.
 #[test]
 fn what_was_renamed_and_comes_back_with_something_new_in_it_is_not_lost() {
+    // What is in its place is not what was renamed, so nothing is there.
     let ends = [
-        "rm c",
         "echo z >> c",
         "echo z > c",
         "truncate -s 0 c",
         "mv f c",
         "exec 3<> c",
-        "ln c c2",
         "ln -sf f c",
     ];
     let replaced = ends.map(|end| ("echo y > d/a", end));
@@ -761,13 +760,12 @@ fn what_was_renamed_and_comes_back_with_something_new_in_it_is_not_lost() {
         );
     }
     let dirs = [
-        ("echo y > d", "rm c"),
         ("echo y > d", "echo z > c"),
         ("echo y > d", "mv f c"),
         ("true", "touch c"),
         ("true", "mkdir c"),
-        ("mkdir d; echo y > d/a", "rm -r c"),
-        ("ln -s f d", "rm c"),
+        ("mkdir d; echo y > d/a", "mkdir c"),
+        ("ln -s f d", "ln -s f c"),
     ];
     for (in_its_place, end) in dirs {
         for new in ["echo w > d/w", "true"] {
@@ -789,7 +787,7 @@ fn what_was_renamed_and_comes_back_with_something_new_in_it_is_not_lost() {
     scene.stage.say(&bridge).ends_with(0);
     scene.inside("exec 3< f; echo more >> f; exec 3<&-; mv f c");
     scene.outside("mv f aside; echo y > f");
-    scene.inside("rm c");
+    scene.inside("mkdir c");
     scene.outside("mv aside f");
     let (code, said) = scene.drain(&[]);
     assert_eq!(code, 75, "{said}");
@@ -1380,6 +1378,59 @@ fn what_others_write_beside_a_file_of_several_names_is_not_lost() {
     }
 }
 
+/// Another directory has the place of the one in which it was made.
+#[test]
+fn a_new_directory_in_another_one_is_made_there_or_given_up() {
+    let swapped = |inside: &str| {
+        let scene = Scene::new();
+        scene.outside("mkdir e");
+        scene.inside(inside);
+        scene.outside("mv e aside; mkdir e");
+        let (code, said) = scene.drain(&[]);
+        assert_eq!(code, 75, "{said}");
+        scene
+    };
+    for side in ["theirs", "both"] {
+        let scene = swapped("mkdir e/n; echo x > e/n/x");
+        let (code, said) = scene.drain(&["--take", side, "e/n"]);
+        assert_eq!(code, 75, "{side}: {said}");
+        assert!(
+            said.contains("or take theirs when nothing is in it"),
+            "{said}"
+        );
+        scene.inside("rm e/n/x");
+        let (code, said) = scene.drain(&["--take", "theirs", "e/n"]);
+        assert_eq!(code, 0, "{side}: {said}");
+        assert!(!tree(&scene.pfs).contains_key("e/n/"));
+    }
+    let scene = swapped("mkdir e/n; echo x > e/n/x");
+    let (code, said) = scene.drain(&["--take", "ours", "e/n"]);
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(tree(&scene.pfs)["e/n/x"], "x\n");
+    // Of a file with several names those are named that have no place.
+    let scene = swapped("echo n > e/n; ln e/n e/n2; ln e/n d/n3");
+    for at in ["e/n", "e/n2"] {
+        let (code, said) = scene.drain(&[]);
+        assert_eq!(code, 75, "{said}");
+        let of = |path: &str| {
+            said.lines()
+                .find(|line| line.contains(&format!(" {path}: ")))
+                .unwrap()
+        };
+        assert!(of(at).contains("another directory has the place"), "{said}");
+        assert!(
+            of("d/n3").contains(&format!("{at} is another name of it")),
+            "{said}"
+        );
+        scene.drain(&["--take", "ours", at]);
+    }
+    let now = tree(&scene.pfs);
+    assert_eq!(
+        (&*now["e/n"], &*now["e/n2"], &*now["d/n3"]),
+        ("n\n", "n\n", "n\n")
+    );
+}
+
 /// Programs set times as they like, to later ones too: Mercurial does.
 #[test]
 fn a_file_of_several_names_with_a_time_that_is_yet_to_come_is_removed_as_any_other() {
@@ -1524,25 +1575,26 @@ fn what_was_renamed_and_removed_by_others_is_let_go() {
 }
 
 #[test]
-fn what_hides_something_below_what_was_renamed_comes_first() {
+fn a_renamed_directory_that_others_have_replaced_and_that_has_changes_is_settled_as_the_refusal_says()
+ {
     for side in ["ours", "theirs", "both"] {
         let scene = Scene::new();
-        scene.inside("mv f x");
-        scene.outside("rm f; mkdir f; echo t > f/t");
-        scene.inside("rm x/t");
-        scene.outside("rm -r f; echo theirs > f");
-        let before = tree(&scene.pfs);
+        scene.inside("mv d x; rm x/a");
+        scene.outside("rm -r d; echo theirs > d");
         let (code, said) = scene.drain(&["--take", side, "x"]);
         assert_eq!(code, 75, "{side}: {said}");
         assert!(
-            said.contains("not taken: x: x/t, below it, still hides something"),
+            said.contains("there are changes below it"),
             "{side}: {said}"
         );
-        assert_eq!(tree(&scene.pfs), before);
-        // That was settled by the same drain, because nothing is there any more.
-        let (code, said) = scene.drain(&["--take", "theirs", "x"]);
+        scene.inside("mkdir x");
+        let (_, said) = scene.drain(&[]);
+        assert_eq!(listed(&said), ["d"], "{side}: {said}");
+        let (code, said) = scene.drain(&["--take", "theirs", "d"]);
         assert_eq!(code, 0, "{side}: {said}");
-        assert_eq!(tree(&scene.pfs), before);
+        let now = tree(&scene.pfs);
+        assert!(now.contains_key("x/"), "{side}: {now:?}");
+        assert_eq!(now["d"], "theirs\n", "{side}");
     }
 }
 

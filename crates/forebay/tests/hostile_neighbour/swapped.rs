@@ -441,6 +441,132 @@ fn what_is_done_relative_to_a_directory_is_done_in_no_other_one_that_has_its_pla
     }
 }
 
+/// What waits for a directory is in that one: neither does it show in another one that has its place, nor can anybody get at it there.
+#[test]
+fn what_waits_for_a_directory_is_not_in_the_one_that_has_its_place_now() {
+    as_root!();
+    let in_run = |stage: &Stage, script: &str| {
+        let script = format!("set +e; {script}; true");
+        finish(run(stage, &["--no-drain", "-q"], &script))
+            .ends_with(0)
+            .out
+    };
+    // Of the victim, for mallory.
+    let stage = Stage::new();
+    by_root(&stage, BEFORE).ends_with(0);
+    let make = "victim sh -c 'cd pfs/top/vd; echo secret > f; echo kept > g; echo k > h; chmod 666 h; mkdir e; mv conf moved'";
+    in_run(&stage, make);
+    by_root(&stage, EXCHANGE).ends_with(0);
+    let steal = "mallory sh -c 'cd pfs/top/vd; cat f ../vd/f moved; rm g ../vd/g; echo evil > h; mv f ../stolen; rmdir e; ls'; \
+                 mallory sh -c 'cd pfs/top; cat vd/f; echo evil >> vd/h; mkdir vd/g; mv vd/e taken; ls vd; mv vd mine; rmdir vd'";
+    let said = in_run(&stage, &format!("{{ {steal}; }} 2>&1"));
+    assert!(!said.contains("secret") && said.contains("busy"), "{said}");
+    by_root(&stage, EXCHANGE).ends_with(0);
+    stage.say(&["drain", "--buffer", "pfs"]).ends_with(0);
+    let kept = by_root(&stage, "cd pfs/top/vd; cat f g h moved; ls; ls ..").ends_with(0);
+    assert_eq!(
+        kept.out,
+        "secret\nkept\nk\nconf\ne\nf\ng\nh\nmoved\nlinked\nnd\nod\nold\nvd\n"
+    );
+    // Of mallory, for root, who works in a directory.
+    let stage = Stage::new();
+    by_root(&stage, BEFORE).ends_with(0);
+    by_root(
+        &stage,
+        "echo deny > pfs/top/vd/deny; echo own > pfs/top/vd/own",
+    )
+    .ends_with(0);
+    let make = "mallory sh -c 'cd pfs/top/nd; echo deny > deny; rm deny; echo evil > GNUmakefile; touch log; chmod 666 log; mkdir own'";
+    in_run(&stage, make);
+    by_root(&stage, EXCHANGE).ends_with(0);
+    let work = "cd pfs/top/nd; ls; cat deny own; echo password > log; ls";
+    let said = in_run(&stage, &format!("{{ {work}; }} 2>&1"));
+    assert!(said.starts_with("conf\ndeny\nown\ndeny\nown\n"), "{said}");
+    let read = in_run(&stage, "mallory cat pfs/top/nd/log 2>&1");
+    assert!(!read.contains("password"), "{read}");
+}
+
+/// `..` leads to the directory above, and not to one that has its place.
+#[test]
+fn the_way_up_from_a_directory_leads_into_no_other_one() {
+    as_root!();
+    let stage = Stage::new();
+    by_root(&stage, BEFORE).ends_with(0);
+    let before = "echo private > private; chmod 600 private; mkdir pfs/top/vd/sub; mallory mkdir pfs/top/nd/sub; \
+                  echo own > pfs/top/vd/m; mallory ln -s ../../../private pfs/top/nd/m";
+    by_root(&stage, before).ends_with(0);
+    finish(run(&stage, &["--no-drain", "-q"], "mkdir pfs/top/vd/born")).ends_with(0);
+    by_root(&stage, EXCHANGE).ends_with(0);
+    // Root finds by its path what waits for the directory that is elsewhere now.
+    let work = "set +e; cd pfs/top/vd/born; chmod 666 ../m; cat ../m; echo evil > ../m; echo new > ../new; ls ..; ls ../..";
+    let said = finish(run(&stage, &["--no-drain", "-q"], work));
+    assert!(!said.out.contains("private"), "{said:?}");
+    by_root(&stage, EXCHANGE).ends_with(0);
+    stage.say(&["drain", "--buffer", "pfs"]).ends_with(0);
+    let after = by_root(&stage, "stat -c %a private; cat private; ls pfs/top/nd").ends_with(0);
+    assert_eq!(after.out, "600\nprivate\nf\nm\nsub\n");
+    // While they change places.
+    fs::write(stage.path("up.py"), UP).unwrap();
+    let work = run(
+        &stage,
+        &["--no-drain", "-q"],
+        "/usr/bin/python3 up.py pfs/top vd",
+    );
+    let said = while_they_change_places(&stage, work).ends_with(0);
+    assert_eq!(said.out, "own\n");
+    let after = by_root(&stage, "stat -c %a private").ends_with(0);
+    assert_eq!(after.out, "600\n");
+}
+
+/// Reads and changes something in the directory above its own one.
+const UP: &str = r#"
+import os, sys
+top, own = sys.argv[1:]
+while True:
+    fd = os.open(f'{top}/{own}/sub', os.O_RDONLY | os.O_DIRECTORY)
+    if os.fstat(fd).st_uid == 0:
+        break
+    os.close(fd)
+os.fchdir(fd)
+seen = set()
+for _ in range(2000):
+    seen.add(open('../m').read())
+    os.chmod('../m', 0o644, dir_fd=fd)
+print(*seen, end='')
+"#;
+
+/// Whoever owned the directory out of which something was renamed has no say any more in what that is.
+#[test]
+fn what_was_renamed_is_not_what_others_put_where_it_was() {
+    as_root!();
+    for who in ["", "victim"] {
+        let stage = Stage::new();
+        let before = format!(
+            "{BEFORE}; mkdir -m 755 pfs/out; echo private > pfs/private; chmod 600 pfs/private; mallory chmod 777 pfs/top/nd; \
+             mallory sh -c 'cd pfs/top/nd; echo 1 > r1; echo 2 > r2; echo 3 > r3; mkdir t'; [ -z '{who}' ] || chown 1000:1000 pfs/out pfs/private"
+        );
+        by_root(&stage, &before).ends_with(0);
+        let renames =
+            format!("{who} sh -c 'mv pfs/top/nd/r[123] pfs/out'; mv pfs/top/nd/t pfs/out");
+        finish(run(&stage, &["--no-drain", "-q"], &renames)).ends_with(0);
+        let replace = "cd pfs/top/nd; for r in r1 r2 r3; do mallory rm $r; mallory ln -s ../../private $r; done; \
+                       mallory mv t u; mallory mkdir t; mallory touch t/evil";
+        by_root(&stage, replace).ends_with(0);
+        let work = "cd pfs/out; chmod 644 r1; echo new > r2; cat r3; ls t; cd ..; cat out/r3; chmod 644 out/r1";
+        let work = format!("set +e; {who} sh -c '{work}' 2>&1");
+        let said = finish(run(&stage, &["--no-drain", "-q"], &work));
+        assert!(!said.out.contains("private\n"), "{said:?}");
+        assert!(!said.out.contains("evil"), "{said:?}");
+        let listed = stage.say(&["drain", "--buffer", "pfs"]).ends_with(75);
+        assert!(
+            listed.err.contains("out/r1") && listed.err.contains("out/t"),
+            "{listed:?}"
+        );
+        let after = by_root(&stage, "stat -c %a pfs/private; cat pfs/private").ends_with(0);
+        assert_eq!(after.out, "600\nprivate\n");
+    }
+}
+
 /// In the other directory lie links to private files.
 #[test]
 fn the_same_in_a_buffer_of_ones_own() {

@@ -1,7 +1,7 @@
 //! Copies of a batch come to be, under temporary names.
 
 use super::{COPY_TRIES, Candidate, CopyBatch, MOST_SUPPLANTED, State};
-use crate::drain::act::{Act, Copied, Work};
+use crate::drain::act::{Act, Copied, OTHER_DIR, Work};
 use crate::drain::contents::Task;
 use crate::drain::drain_facts::DrainFacts;
 use crate::drain::rules::within;
@@ -136,7 +136,10 @@ impl CopyBatch {
                 }
                 Err(trouble) => {
                     self.useless.extend(task.temporaries());
-                    task.give_up(&Reason::Refused(trouble), sheet);
+                    // Its copy is made in the directory of the first one.
+                    let first = task.ready.first().map(|(path, _)| path.clone());
+                    let at = first.filter(|_| trouble.operation == OTHER_DIR);
+                    task.give_up_at(at.as_ref(), &Reason::Refused(trouble), sheet);
                 }
             }
         }

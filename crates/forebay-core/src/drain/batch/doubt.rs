@@ -1,9 +1,10 @@
 //! Copies of which nobody knows whether they have got their names.
 
 use super::{Candidate, CopyBatch, CopyFate, State};
-use crate::drain::act::{Act, Trouble, Work};
+use crate::drain::act::{Act, OTHER_DIR, Trouble, Work};
 use crate::drain::sheet::{Reason, Sheet};
 use crate::facts::Attr;
+use crate::identity::Identity;
 
 /// Can the call that failed so have been done all the same? Then a client may go on showing for a while what was there before. A
 /// link that is made a second time may find itself.
@@ -49,10 +50,21 @@ impl CopyBatch {
                 let found = look.as_ref().ok();
                 found.is_some_and(|found| !found.as_ref().is_some_and(Attr::is_dir))
             };
-            let ready = candidate.task.ready.iter();
-            let dirs = ready.zip(looks.iter().skip(1).step_by(2));
-            let mut lacking = dirs.filter(|(_, dir)| is_no_dir(dir));
-            let lacks_dir = lacking.next().map(|((path, _), _)| path.clone());
+            let is_other_dir = |within: Option<Identity>, look: &Work<Option<Attr>>| {
+                let found = look.as_ref().ok().and_then(Option::as_ref);
+                let is_other = |dir| within.is_some_and(|within| !within.is_dir_of(dir));
+                found.is_some_and(is_other)
+            };
+            let path_of = |nth: usize| candidate.task.ready[nth].0.clone();
+            let mut dirs = looks.iter().skip(1).step_by(2);
+            let lacks_dir = dirs.clone().position(is_no_dir).map(path_of);
+            let mut within = candidate.task.within.iter();
+            let is_in_other = |dir| {
+                within
+                    .next()
+                    .is_some_and(|within| is_other_dir(*within, dir))
+            };
+            let other_dir = dirs.position(is_in_other).map(path_of);
             let placed = looks.into_iter().step_by(2).map(is_placed);
             candidate.placed = placed.collect();
             if candidate.placed.iter().all(|placed| *placed == Some(true)) {
@@ -74,6 +86,9 @@ impl CopyBatch {
                         Reason::NoDirectory
                     }
                     _ => {
+                        if trouble.operation == OTHER_DIR {
+                            candidate.taken_at = other_dir;
+                        }
                         is_refused |= is_in_doubt(trouble) && trouble.errno != libc::ENOENT;
                         Reason::Refused(trouble)
                     }

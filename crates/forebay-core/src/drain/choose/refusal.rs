@@ -70,6 +70,12 @@ impl Conflict {
                 return Some(format!("what was there is now {path}: choose about that"));
             }
             _ if self.is_of_both && side != Side::Both => return None,
+            _ if self.is_in_other_dir
+                && self.record.kind == Kind::Dir
+                && (side == Side::Both || side == Side::Theirs && self.below.has_any) =>
+            {
+                IS_DIR_IN_OTHER
+            }
             _ if side == Side::Both && self.record.kind == Kind::Dir => why_no_dir(&self.record),
             // It only gets another name.
             _ if side == Side::Both && self.lacks_dir && !is_replaced => return None,
@@ -104,9 +110,8 @@ impl Conflict {
         };
         let goes = self.is_of_both || self.lacks_dir;
         let why = match &self.at_theirs {
-            _ if self.is_in_other_dir && (side == Side::Ours || record.kind != Kind::Dir) => {
-                return None;
-            }
+            // What is not empty was refused.
+            _ if self.is_in_other_dir => return None,
             None if !covers && !is_replaced && !self.lacks_dir => REPLACES_NOTHING,
             _ if record.kind == Kind::Dir && side == Side::Theirs && !goes => why_no_dir(record),
             Some(theirs) if self.is_of_both && is_drained_to(theirs) => REPLACES_NOTHING,
@@ -121,6 +126,9 @@ const IS_DIR: &str = "it is a directory of the buffer: take ours, and a file of 
 
 /// The same of one that was renamed.
 const IS_RENAMED_DIR: &str = "it is a directory that was renamed, or others have put one in its old place: take ours, and what of theirs is in its place goes; else move what is theirs out of the way on the PFS and drain again, or rename or remove ours with `forebay run` and take theirs then, if it is still listed";
+
+/// The same of one that was made in a directory which has another one in its place.
+const IS_DIR_IN_OTHER: &str = "it is a directory of the buffer: take ours, and it is made in the directory that is there now; or remove or rename it with `forebay run`; or take theirs when nothing is in it";
 
 /// The same of one that has come in the place of theirs.
 const IS_DIR_OVER: &str = "it is a directory of the buffer in the place of theirs: take ours, and theirs goes with all that is in it; else move what is theirs out of the way on the PFS and drain again, or rename or remove ours with `forebay run` and take theirs then, if it is still listed";
