@@ -65,7 +65,7 @@ const RARE_BUGS: [(Mutation, &str, &str); 5] = [
     (
         Mutation::OriginsThatReturnAreTaken,
         DESTROYED,
-        "start f; rename f x; they rename f i; they make file f; unlink x; they rename i f; they write f; drain",
+        "start f; rename f x; they rename f i; they make file f; create x; they rename i f; they write f; drain",
     ),
     (
         Mutation::OriginsThatReturnAreTaken,

@@ -3,7 +3,7 @@
 use super::history::Thing;
 use super::model::{Tree, is_dir};
 use super::node::Node;
-use forebay_core::facts::{Label, LabelParent};
+use forebay_core::facts::{Attr, Label, LabelParent};
 use forebay_core::label::renamed;
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, Kind, ObjectName, PathRecord};
@@ -77,7 +77,8 @@ fn place_of(records: &Records, lower: &Tree, path: &TreePath) -> Option<LabelPar
         Some(record) => match (record.kind, &record.origin) {
             (Kind::Dir, _) => Some(LabelParent::Object(record.object.oid)),
             (Kind::Moved, Some(origin)) => {
-                is_dir(lower, origin).then(|| LabelParent::Lower(origin.clone()))
+                let there = still_there(record, lower).filter(|there| there.is_dir());
+                there.map(|_| LabelParent::Lower(origin.clone()))
             }
             _ => None,
         },
@@ -92,6 +93,20 @@ fn place_of(records: &Records, lower: &Tree, path: &TreePath) -> Option<LabelPar
     }
 }
 
+/// What was renamed, if it is still where it was on the PFS, and what others have put there only if somebody has chosen so.
+fn still_there(record: &PathRecord, lower: &Tree) -> Option<Thing> {
+    let there = lower.get(record.origin.as_ref()?)?;
+    let known = record.arriving.as_ref().filter(|_| !record.adopts);
+    let now = Attr {
+        ino: there.ino,
+        mode: there.type_bits(),
+        ..Attr::default()
+    };
+    known
+        .is_none_or(|known| known.is_inode_of(&now))
+        .then_some(*there)
+}
+
 /// Adds what a user sees below `dir` to `tree`.
 fn look_into(dir: &TreePath, records: &Records, lower: &Tree, tree: &mut Tree) {
     let mut here: BTreeMap<Vec<u8>, Thing> = BTreeMap::new();
@@ -103,7 +118,7 @@ fn look_into(dir: &TreePath, records: &Records, lower: &Tree, tree: &mut Tree) {
     for (path, record) in records.iter().filter(|(p, _)| p.parent() == *dir) {
         let thing = match (record.kind, &record.origin) {
             (Kind::Whiteout, _) => None,
-            (Kind::Moved, Some(origin)) => lower.get(origin).copied(),
+            (Kind::Moved, _) => still_there(record, lower),
             (kind, _) => Some(Thing {
                 ino: record.ino,
                 kind,
