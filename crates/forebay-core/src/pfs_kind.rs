@@ -68,13 +68,15 @@ pub fn keeps_numbers(fs_type: i64) -> bool {
     !RENUMBERING.contains(&fs_type)
 }
 
-/// File systems that may give a directory another number when the kernel has forgotten it, by `statfs.f_type`.
-const RENUMBERING: [i64; 5] = [
+/// File systems that may give a directory another number, or another time of birth, when the kernel has forgotten it or something in it
+/// changes, by `statfs.f_type`.
+const RENUMBERING: [i64; 6] = [
     FUSE,
     0xff53_4d42, // CIFS, without the numbers of its server
     0xfe53_4d42, // the same, as SMB 2 and 3
     0x4d44,      // FAT
     0x2011_bab0, // exFAT
+    0x794c_7630, // overlayfs: what is changed is copied to another layer
 ];
 
 /// FUSE, by `statfs.f_type`.
@@ -135,7 +137,7 @@ mod tests {
         for kept in [0xef53, 0x0102_1994, 0x0bd0_0bd0, 0x6969, 1] {
             assert!(keeps_numbers(kept), "{kept:#x}");
         }
-        for renumbered in [FUSE, 0xfe53_4d42] {
+        for renumbered in [FUSE, 0xfe53_4d42, 0x794c_7630] {
             assert!(!keeps_numbers(renumbered), "{renumbered:#x}");
         }
     }

@@ -100,6 +100,13 @@ pub struct Found {
 }
 
 impl Found {
+    /// Is it this object of the buffer?
+    pub fn is_object(&self, object: ObjectName) -> bool {
+        self.record
+            .as_ref()
+            .is_some_and(|r| r.object.oid == object.oid)
+    }
+
     /// The name in its directory.
     pub fn name(&self) -> &[u8] {
         self.path.name()
@@ -264,7 +271,7 @@ impl<'a> Walk<'a> {
         let mut above = None;
         let place = loop {
             let at = above.as_ref().unwrap_or(path);
-            break match self.facts.record(at)? {
+            break match self.record_at(at)? {
                 None if at.is_root() => Place::Merged(path.clone()),
                 None => {
                     above = Some(at.parent());
@@ -282,6 +289,24 @@ impl<'a> Walk<'a> {
         Ok(Dir {
             path: path.clone(),
             place,
+        })
+    }
+
+    /// The record of this path, if it belongs in the directory that is there now.
+    fn record_at(&self, at: &TreePath) -> Outcome<Option<PathRecord>> {
+        let Some(record) = self.facts.record(at)? else {
+            return Ok(None);
+        };
+        if !self.keeps_to_dirs || record.dirs().within.is_none() || at.is_root() {
+            return Ok(Some(record).filter(|_| !self.is_seen_elsewhere(at)));
+        }
+        let dir = self.dir_at(&at.parent())?;
+        Ok(match self.is_elsewhere(&dir, at.name(), &record)? {
+            true => {
+                self.elsewhere.borrow_mut().push(at.clone());
+                None
+            }
+            false => Some(record),
         })
     }
 
@@ -319,7 +344,7 @@ impl<'a> Walk<'a> {
 
     /// Does the record of this name belong in another directory of the PFS than in this one, which has the place of that?
     pub fn is_elsewhere(&self, dir: &Dir, name: &[u8], record: &PathRecord) -> Outcome<bool> {
-        if !self.keeps_to_dirs {
+        if !self.keeps_to_dirs || !self.settings.keeps_numbers {
             return Ok(false);
         }
         if self.is_seen_elsewhere(&dir.path) {
@@ -334,6 +359,36 @@ impl<'a> Walk<'a> {
         }
         let now = self.lower_dir_attr(lower)?;
         Ok(now.is_some_and(|now| !within.is_dir_of(&now)))
+    }
+
+    /// EBUSY if one of these records, below a directory of the PFS, belongs in another directory that had the place of that one, or is
+    /// in that: it does not move with it.
+    pub fn check_all_move(&self, below: &[(TreePath, PathRecord)]) -> Outcome<()> {
+        if !self.keeps_to_dirs || !self.settings.keeps_numbers {
+            return Ok(());
+        }
+        let mut dir: Option<Dir> = None;
+        for (path, record) in below {
+            if record.dirs().within.is_none() || record.is_open_at(path) {
+                continue;
+            }
+            let parent = path.parent();
+            let dir = match &mut dir {
+                Some(last) if last.path == parent => last,
+                other => match self.dir_at(&parent) {
+                    Err(Stop::Errno(_)) => return errno(libc::EBUSY),
+                    found => other.insert(found?),
+                },
+            };
+            let is_gone = match &dir.place {
+                Place::Merged(lower) => self.lower_dir_attr(lower)?.is_none(),
+                Place::Born(_) => false,
+            };
+            if is_gone || self.is_elsewhere(dir, path.name(), record)? {
+                return errno(libc::EBUSY);
+            }
+        }
+        Ok(())
     }
 
     /// Has it been met where another directory is, or is it below that?
@@ -400,7 +455,8 @@ impl<'a> Walk<'a> {
             ino,
             ..Attr::default()
         };
-        let may_go_there = or_moved(self.check_start(&path, || Ok(told)))?;
+        let is_it = |found: &Found| matches!(&found.node, Some(Node::Lower(at, _)) if at == lower);
+        let may_go_there = or_moved(self.check_start(&path, is_it, || Ok(told)))?;
         let found = self.dir_of_lower(lower).and_then(|dir| {
             let is_it = self.dir_attr(&dir)?.inode() == (dev, ino);
             Ok((dir, is_it))
@@ -420,47 +476,77 @@ impl<'a> Walk<'a> {
             Start::Root => self.dir_at(&TreePath::root()),
             Start::Lower(lower, inode) => return self.lower_start(lower, *inode),
             Start::Object(object) => match self.facts.path_of(*object)? {
-                Some(path) => self.dir_at(&path),
+                Some(path) => match self.facts.record(&path)? {
+                    Some(record) if record.kind == Kind::Dir => Ok(Dir {
+                        path,
+                        place: Place::Born(record.object),
+                    }),
+                    _ => self.dir_at(&path),
+                },
                 None => errno(libc::ENOENT),
             },
         }?;
-        self.check_start(&dir.path, || self.dir_attr(&dir))?;
+        let is_it = |found: &Found| match start {
+            Start::Object(object) => found.is_object(*object),
+            _ => true,
+        };
+        self.check_start(&dir.path, is_it, || self.dir_attr(&dir))?;
         Ok(dir)
     }
 
     /// May the caller start here without a path? A message only claims that it has a descriptor. Yes if its user could open the
-    /// directory by its path, or if it has it open: a descriptor is a right, also of a process that could not open it any more. False:
-    /// only because it has it open.
+    /// directory by its path, or if it has it open: a descriptor is a right, also of a process that could not open it any more. `is_it`:
+    /// is it what the path leads to now? False: it may start there only because it has it open.
     pub fn check_start(
         &self,
         path: &TreePath,
+        is_it: impl FnOnce(&Found) -> bool,
         attr: impl FnOnce() -> Outcome<Attr>,
     ) -> Outcome<bool> {
         // The bridge can do no more than its own user.
         if self.cred.uid == 0 || self.cred.uid == self.settings.bridge_uid {
             return Ok(true);
         }
-        match self.reaches(path) {
-            Err(Stop::Errno(libc::EACCES)) if self.facts.has_open(&attr()?) => Ok(false),
-            reached => reached.map(|()| true),
+        let refused = match self.reached(path) {
+            Ok(found) if is_it(&found) => return Ok(true),
+            Ok(_) => errno(libc::EACCES),
+            Err(Stop::Errno(e)) => errno(e),
+            Err(stop) => return Err(stop),
+        };
+        match self.facts.has_open(&attr()?) {
+            true => Ok(false),
+            false => refused,
         }
     }
 
-    /// May the caller search all directories on the way to this path, from the root of the system on?
-    fn reaches(&self, path: &TreePath) -> Outcome<()> {
+    /// What is at this path, if the caller may search all directories on the way to it, from the root of the system on.
+    fn reached(&self, path: &TreePath) -> Outcome<Found> {
         for above in self.facts.above_root()? {
             access::check(self.cred, &above, SEARCH)?;
         }
-        let mut above: Vec<_> = std::iter::successors(Some(path.clone()), |at| {
-            (!at.is_root()).then(|| at.parent())
-        })
-        .skip(1)
-        .collect();
+        let mut dir = self.dir_at(&TreePath::root())?;
+        let mut names = path.components().peekable();
         // As a program goes: each is looked at in the one before.
-        while let Some(at) = above.pop() {
-            self.check_dir(&self.dir_at(&at)?, SEARCH)?;
+        while let Some(name) = names.next() {
+            self.check_dir(&dir, SEARCH)?;
+            let at = dir.path.join(name);
+            let (record, node) = self.lookup(&dir, name)?;
+            if names.peek().is_none() {
+                return Ok(Found {
+                    path: at,
+                    dir,
+                    record,
+                    node,
+                    last: Last::Name,
+                    slash: false,
+                });
+            }
+            let Some(node) = node else {
+                return errno(libc::ENOENT);
+            };
+            dir = self.enter(at, &node)?;
         }
-        Ok(())
+        self.found_dir(dir, None, Last::Dot, false)
     }
 
     /// What `name` is in `dir`: the record and the node.
@@ -543,6 +629,8 @@ impl<'a> Walk<'a> {
         };
         let full = match &path.start {
             Start::Root => tail,
+            // Where the path is one name, the directory is known already.
+            Start::Object(_) if tail.components().nth(1).is_none() => return Ok(None),
             Start::Object(_) => tail
                 .rebase(&TreePath::root(), &self.start(&path.start)?.path)
                 .unwrap_or(tail),

@@ -468,13 +468,14 @@ pub struct Server {
     sync: JoinHandle<()>,
 }
 
-/// What this node forbids beyond POSIX. A setting that can't be read counts as the strictest.
+/// What this node forbids beyond POSIX. A setting that there is not protects nothing; one that can't be read counts as the strictest.
 fn protections() -> Protections {
     let level = |name: &str| -> u8 {
-        let text = std::fs::read_to_string(format!("/proc/sys/fs/protected_{name}"));
-        text.ok()
-            .and_then(|text| text.trim().parse().ok())
-            .unwrap_or(2)
+        match std::fs::read_to_string(format!("/proc/sys/fs/protected_{name}")) {
+            Ok(text) => text.trim().parse().unwrap_or(2),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => 0,
+            Err(_) => 2,
+        }
     };
     Protections {
         symlinks: level("symlinks") > 0,

@@ -206,6 +206,65 @@ fn not_refused(raw: &Raw, base: Base<'_>) -> Vec<Op> {
     open.map(|message| message.op).collect()
 }
 
+/// Others may exchange that one, natively, with one that they may search.
+#[test]
+fn no_way_to_name_a_directory_leads_into_one_that_has_an_open_one_in_its_place_now() {
+    as_root(|| {
+        let place = Place::new();
+        let at = |path: &str| place.root().join(path);
+        for dir in ["d/p", "d2", "open/p", "open2/p2"] {
+            std::fs::create_dir_all(at(dir)).unwrap();
+        }
+        std::fs::write(at("d/p/f"), "private").unwrap();
+        for (dir, mode) in [
+            ("d", 0o700),
+            ("d2", 0o700),
+            ("d/p", 0o777),
+            ("open", 0o777),
+            ("open2", 0o777),
+        ] {
+            std::fs::set_permissions(at(dir), std::fs::Permissions::from_mode(mode)).unwrap();
+        }
+        let renamed = std::fs::metadata(at("d/p")).unwrap();
+        let server = place.start();
+        let mut client = place.client();
+        client.mkdir("d/b", 0o777).unwrap();
+        write(&mut client, "d/b/f", b"private");
+        client.rename("d/p", "d2/p2").unwrap();
+        let directory = libc::O_RDONLY | libc::O_DIRECTORY;
+        let born = object_behind(&client.open("d/b", directory, 0).unwrap());
+        let file = object_behind(&client.open("d/b/f", libc::O_RDONLY, 0).unwrap());
+        let refused = || {
+            in_thread(|| {
+                be_for_good(NOBODY);
+                let raw = Raw::connect(&place.socket()).unwrap();
+                let lower = Base::Lower(b"d/p", (renamed.dev(), renamed.ino()));
+                for base in [Base::Object(born), lower] {
+                    assert_eq!(not_refused(&raw, base), [], "{base:?}");
+                }
+                for op in [Op::Stat, Op::NameOf] {
+                    let asked = Request {
+                        base1: Base::Object(file),
+                        ..request(op, b"")
+                    };
+                    // Where it was, there is nothing in the other one.
+                    let refusals = [libc::EACCES, libc::ENOENT].map(Said::Status);
+                    assert!(refusals.contains(&raw.ask(&asked)), "{op:?}");
+                }
+            });
+        };
+        refused();
+        for (dir, other) in [("d", "open"), ("d2", "open2")] {
+            std::fs::rename(at(dir), at("aside")).unwrap();
+            std::fs::rename(at(other), at(dir)).unwrap();
+            std::fs::rename(at("aside"), at(other)).unwrap();
+        }
+        refused();
+        drop(client);
+        server.stop().unwrap();
+    });
+}
+
 #[test]
 fn no_way_to_name_a_directory_leads_around_one_that_may_not_be_searched() {
     as_root(|| {

@@ -168,7 +168,15 @@ impl Context<'_> {
     /// ENOTEMPTY if the directory has visible entries; otherwise the records below it, which nobody sees.
     pub(super) fn check_empty(&self, found: &Found) -> Outcome<Below> {
         let below = self.facts.subtree(&found.path)?;
-        self.check_own(found, &below)?;
+        if let Some(node @ Node::Lower(..)) = &found.node {
+            let dir = self.walk.enter(found.path.clone(), node)?;
+            for (path, record) in &below {
+                if path.parent() == dir.path && self.walk.is_elsewhere(&dir, path.name(), record)? {
+                    // It belongs in another directory that had the place of this one, and does not go with it.
+                    return errno(libc::EBUSY);
+                }
+            }
+        }
         let seen = || below.iter().filter(|(_, r)| r.is_visible());
         if seen().any(|(_, record)| record.kind != Kind::Moved) {
             return errno(libc::ENOTEMPTY);
@@ -203,20 +211,6 @@ impl Context<'_> {
             }
         }
         Ok(below)
-    }
-
-    /// EBUSY if one of the records `below` belongs in another directory that had the place of this one: they do not go or move with it.
-    pub(super) fn check_own(&self, found: &Found, below: &Below) -> Outcome<()> {
-        let Some(node @ Node::Lower(..)) = &found.node else {
-            return Ok(());
-        };
-        let dir = self.walk.enter(found.path.clone(), node)?;
-        for (path, record) in below {
-            if path.parent() == dir.path && self.walk.is_elsewhere(&dir, path.name(), record)? {
-                return errno(libc::EBUSY);
-            }
-        }
-        Ok(())
     }
 
     /// A new thing at `found`, where nothing visible is: its record over what was hidden there.

@@ -161,8 +161,8 @@ impl Context<'_> {
             true => self.facts.subtree(&src.path)?,
             false => Vec::new(),
         };
-        if is_dir {
-            self.check_own(src, &below)?;
+        if matches!(src.node, Some(Node::Lower(..))) {
+            self.walk.check_all_move(&below)?;
         }
         let itself = src.record.iter().map(|record| (&src.path, record));
         let all = itself.chain(below.iter().map(|(path, record)| (path, record)));

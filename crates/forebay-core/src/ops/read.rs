@@ -47,7 +47,9 @@ impl Context<'_> {
         let Some(record) = record.filter(|r| r.kind == Kind::File) else {
             return Ok(None);
         };
-        self.walk.check_start(&at, || self.facts.attr(object))?;
+        let is_it = |found: &Found| found.is_object(object);
+        self.walk
+            .check_start(&at, is_it, || self.facts.attr(object))?;
         Ok(Some(Node::Born(record)))
     }
 
@@ -61,7 +63,9 @@ impl Context<'_> {
             // Any object has a name, not only a directory.
             Start::Object(object) => match self.facts.path_of(*object)? {
                 Some(path) => {
-                    self.walk.check_start(&path, || self.facts.attr(*object))?;
+                    let is_it = |found: &Found| found.is_object(*object);
+                    self.walk
+                        .check_start(&path, is_it, || self.facts.attr(*object))?;
                     path
                 }
                 None => return errno(libc::ENOENT),

@@ -423,7 +423,8 @@ impl Facts for Look<'_> {
         // What others have put in its place was not renamed, unless somebody has chosen that it goes along.
         Ok(found.filter(|attr| {
             renamed.is_none_or(|renamed| {
-                let known = renamed.arriving.filter(|_| !renamed.adopts);
+                let is_known = self.world.keeps_numbers() && !renamed.adopts;
+                let known = renamed.arriving.filter(|_| is_known);
                 known.is_none_or(|known| known.is_inode_of(attr))
             })
         }))

@@ -468,6 +468,23 @@ fn what_waits_for_a_directory_is_not_in_the_one_that_has_its_place_now() {
         kept.out,
         "secret\nkept\nk\nconf\ne\nf\ng\nh\nmoved\nlinked\nnd\nod\nold\nvd\n"
     );
+    // In a directory of the victim that another one is around now: it does not move with that.
+    let stage = Stage::new();
+    let around =
+        "mallory mkdir pfs/top/a pfs/top/b; mv pfs/top/vd pfs/top/a/vd; chmod 777 pfs/top/a";
+    by_root(&stage, &format!("{BEFORE}; {around}")).ends_with(0);
+    in_run(&stage, "victim sh -c 'echo secret > pfs/top/a/vd/f'");
+    let turn = "mv pfs/top/a pfs/top/x; mv pfs/top/b pfs/top/a; mv pfs/top/x pfs/top/b";
+    by_root(&stage, turn).ends_with(0);
+    let said = in_run(&stage, "mallory mv pfs/top/a pfs/top/out 2>&1");
+    assert!(said.contains("busy"), "{said}");
+    // Nor does what mallory has removed where it is now, in a directory that is elsewhere, keep it from view.
+    let there = "mv pfs/top/a/vd pfs/top/b/vd; mallory mkdir pfs/top/a/vd";
+    by_root(&stage, &format!("{turn}; {there}")).ends_with(0);
+    in_run(&stage, "mallory rmdir pfs/top/a/vd");
+    by_root(&stage, turn).ends_with(0);
+    let said = in_run(&stage, "victim sh -c 'cd pfs/top/a/vd; ls; cat conf'");
+    assert!(said.ends_with("conf\n"), "{said}");
     // Of mallory, for root, who works in a directory.
     let stage = Stage::new();
     by_root(&stage, BEFORE).ends_with(0);
