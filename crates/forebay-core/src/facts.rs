@@ -360,13 +360,15 @@ pub trait Facts {
     fn lower_list(&self, path: &TreePath, after: Option<&[u8]>) -> Outcome<Arc<LowerPage>>;
     /// A symbolic link at this path is followed: the decision relies on it, and not on what lies below its path.
     fn followed(&self, _: &TreePath) {}
-    /// Are the directories above the one in which a request begins looked at before that one, so that each is known to be in the one
-    /// above?
-    fn looks_from_root(&self) -> bool {
-        true
+    /// So many directories above the one in which a request begins are looked at before that one, from the highest on: so each is
+    /// known to be in the one above.
+    fn levels_above(&self) -> usize {
+        usize::MAX
     }
-    /// The request goes up from where it begins: from now on they are.
-    fn look_from_root(&self) {}
+    /// The request goes up further from where it begins. It is decided anew, and then they are one more.
+    fn look_further_up(&self) -> Stop {
+        Stop::Errno(libc::ESTALE)
+    }
     /// True if somebody has this PFS file open, so that a copy would part its users. Known only after an attempt to
     /// copy.
     fn is_held_in_place(&self, _: &TreePath) -> bool {

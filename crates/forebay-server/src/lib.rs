@@ -468,12 +468,13 @@ pub struct Server {
     sync: JoinHandle<()>,
 }
 
-/// What this node forbids beyond POSIX. A setting that there is not protects nothing; one that can't be read counts as the strictest.
+/// What this node forbids beyond POSIX. One that can't be read counts as the strictest; where the settings are hidden, links are protected
+/// and nothing else.
 fn protections() -> Protections {
     let level = |name: &str| -> u8 {
         match std::fs::read_to_string(format!("/proc/sys/fs/protected_{name}")) {
             Ok(text) => text.trim().parse().unwrap_or(2),
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => 0,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => u8::from(name.ends_with("links")),
             Err(_) => 2,
         }
     };

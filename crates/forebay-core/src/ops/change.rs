@@ -118,8 +118,11 @@ impl Context<'_> {
 
     /// What a directory is known by later on.
     fn known_dir(&self, attr: &Attr) -> Option<Identity> {
-        let is_known = self.settings.knows_dirs_of(self.cred.uid);
-        is_known.then(|| Identity::of_dir(attr))
+        // What is mounted below the buffer may number its directories anew.
+        let is_on_pfs = attr.dev == self.settings.devices.pfs;
+        let is_known = is_on_pfs || self.cred.uid != self.settings.bridge_uid;
+        let knows = is_known && self.settings.knows_dirs_of(self.cred.uid);
+        knows.then(|| Identity::of_dir(attr))
     }
 
     /// How a directory is touched ([`Plan::touch`]); `None`: others have removed it.
@@ -168,15 +171,7 @@ impl Context<'_> {
     /// ENOTEMPTY if the directory has visible entries; otherwise the records below it, which nobody sees.
     pub(super) fn check_empty(&self, found: &Found) -> Outcome<Below> {
         let below = self.facts.subtree(&found.path)?;
-        if let Some(node @ Node::Lower(..)) = &found.node {
-            let dir = self.walk.enter(found.path.clone(), node)?;
-            for (path, record) in &below {
-                if path.parent() == dir.path && self.walk.is_elsewhere(&dir, path.name(), record)? {
-                    // It belongs in another directory that had the place of this one, and does not go with it.
-                    return errno(libc::EBUSY);
-                }
-            }
-        }
+        self.walk.check_all_here(&below)?;
         let seen = || below.iter().filter(|(_, r)| r.is_visible());
         if seen().any(|(_, record)| record.kind != Kind::Moved) {
             return errno(libc::ENOTEMPTY);

@@ -57,13 +57,13 @@ fn undisturbed(
     facts: &dyn Facts,
 ) -> Outcome<Decision> {
     // The user of the bridge sees by a path from the root also what waits for another directory there, and may settle it.
-    let keeps_to_dirs = request.op.starts_within() || cred.uid != settings.bridge_uid;
+    let hides_elsewhere = request.op.starts_within() || cred.uid != settings.bridge_uid;
     let ctx = Context {
         request,
         cred,
         settings,
         facts,
-        walk: Walk::new(cred, settings, facts, keeps_to_dirs),
+        walk: Walk::new(cred, settings, facts, hides_elsewhere),
         seen: RefCell::default(),
         go_along: RefCell::default(),
     };

@@ -71,6 +71,7 @@ impl Context<'_> {
 
     fn create(&self, found: &Found, flags: i32, mode: u32) -> Outcome<Decision> {
         self.check_change(&found.dir)?;
+        self.walk.check_vacant(found)?;
         let hidden = self.hidden_at(found);
         let owner = self.inherit(&found.dir, libc::S_IFREG | mode & 0o7777, false)?;
         let fresh = self.make(

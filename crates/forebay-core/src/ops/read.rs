@@ -47,9 +47,8 @@ impl Context<'_> {
         let Some(record) = record.filter(|r| r.kind == Kind::File) else {
             return Ok(None);
         };
-        let is_it = |found: &Found| found.is_object(object);
         self.walk
-            .check_start(&at, is_it, || self.facts.attr(object))?;
+            .check_object(object, &at, || self.facts.attr(object))?;
         Ok(Some(Node::Born(record)))
     }
 
@@ -63,9 +62,8 @@ impl Context<'_> {
             // Any object has a name, not only a directory.
             Start::Object(object) => match self.facts.path_of(*object)? {
                 Some(path) => {
-                    let is_it = |found: &Found| found.is_object(*object);
                     self.walk
-                        .check_start(&path, is_it, || self.facts.attr(*object))?;
+                        .check_object(*object, &path, || self.facts.attr(*object))?;
                     path
                 }
                 None => return errno(libc::ENOENT),

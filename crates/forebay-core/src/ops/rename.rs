@@ -74,6 +74,7 @@ impl Context<'_> {
                 return errno(libc::EISDIR);
             }
         }
+        self.walk.check_vacant(&dst)?;
         self.check_new_parent(&src, node, &dst)?;
         if let Some(replaced) = &dst.node
             && exchange

@@ -167,12 +167,12 @@ impl Facts for Watch<'_> {
         self.facts.followed(path);
     }
 
-    fn looks_from_root(&self) -> bool {
-        self.facts.looks_from_root()
+    fn levels_above(&self) -> usize {
+        self.facts.levels_above()
     }
 
-    fn look_from_root(&self) {
-        self.facts.look_from_root();
+    fn look_further_up(&self) -> Stop {
+        self.facts.look_further_up()
     }
 
     fn is_held_in_place(&self, path: &TreePath) -> bool {

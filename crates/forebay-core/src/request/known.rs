@@ -62,8 +62,8 @@ pub struct Known {
     pub(super) is_alone: bool,
     /// The request begins in a directory that the client has open, and stays in that.
     pub(super) stays_within: bool,
-    /// See [`crate::facts::Facts::looks_from_root`].
-    looks_from_root: Cell<bool>,
+    /// See [`crate::facts::Facts::levels_above`].
+    pub(super) levels_above: usize,
     /// What the first of two looks has seen.
     pub(super) first_look: Option<Box<(ReadSet, Lists)>>,
 }
@@ -81,17 +81,6 @@ impl Known {
     /// one, and who has a directory open stays in that one.
     pub(super) fn keeps_to_dirs(&self, serves_several_users: bool) -> bool {
         serves_several_users || self.stays_within
-    }
-
-    pub(super) fn looks_from_root(&self) -> bool {
-        self.looks_from_root.get()
-    }
-
-    /// See [`crate::facts::Facts::look_from_root`].
-    pub(super) fn look_from_root(&self) {
-        self.looks_from_root.set(true);
-        self.attrs.borrow_mut().clear();
-        self.links.borrow_mut().clear();
     }
 
     /// Forgets what was seen of the PFS if this bridge has changed it since.

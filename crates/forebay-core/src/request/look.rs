@@ -138,6 +138,8 @@ pub struct Look<'a> {
     lists: RefCell<Lists>,
     /// An object was missing that a record names.
     missed: Cell<bool>,
+    /// It goes up from where it begins.
+    goes_up: Cell<bool>,
     /// There were more records than may be read at once.
     is_much: Cell<bool>,
     /// It depends on what the PFS shows.
@@ -163,6 +165,7 @@ impl<'a> Look<'a> {
             has_listed: Cell::new(false),
             lists: RefCell::default(),
             missed: Cell::new(false),
+            goes_up: Cell::new(false),
             is_much: Cell::new(false),
             saw_pfs: Cell::new(false),
         }
@@ -199,6 +202,11 @@ impl<'a> Look<'a> {
     /// went.
     pub(super) fn missed_an_object(&self) -> bool {
         self.missed.get() && !self.world.is_single()
+    }
+
+    /// True if it has to be decided anew, from further up: see [`Facts::look_further_up`].
+    pub(super) fn goes_up(&self) -> bool {
+        self.goes_up.get()
     }
 
     /// What the decision relied on; empty for one bridge, whose decisions are carried out at the
@@ -469,12 +477,13 @@ impl Facts for Look<'_> {
         }
     }
 
-    fn looks_from_root(&self) -> bool {
-        self.known.looks_from_root()
+    fn levels_above(&self) -> usize {
+        self.known.levels_above
     }
 
-    fn look_from_root(&self) {
-        self.known.look_from_root();
+    fn look_further_up(&self) -> Stop {
+        self.goes_up.set(true);
+        Stop::Errno(libc::ESTALE)
     }
 
     fn is_held_in_place(&self, path: &TreePath) -> bool {

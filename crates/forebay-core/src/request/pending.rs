@@ -249,6 +249,12 @@ impl Pending {
             self.lost_race();
             return self.step(settings, world, may_commit);
         }
+        if look.goes_up() {
+            self.known.levels_above += 1;
+            self.known.forget_pfs();
+            self.known.decide_anew();
+            return self.step(settings, world, may_commit);
+        }
         let several = look.rests_on_several();
         let saw_pfs = look.saw_pfs();
         let (reads, lists) = look.into_reads();

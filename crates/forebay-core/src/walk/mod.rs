@@ -7,13 +7,14 @@
 //! leaves the buffer ends in [`Stop::Redirect`].
 
 use crate::access::{self, SEARCH};
-use crate::facts::{Attr, Cred, Facts, Inode, LabelParent, Outcome, Settings, Stop, errno};
-use crate::ops::{Path, Start, is_reserved};
+use crate::facts::{Attr, Cred, Facts, LabelParent, Outcome, Settings, Stop, errno};
+use crate::ops::{Path, Start};
 use crate::path::{TreePath, below};
 use crate::record::{Kind, ObjectName, PathRecord};
-use crate::table::Change;
-use forebay_types::{START_MOVED, START_TAKEN};
 use std::cell::RefCell;
+
+mod elsewhere;
+mod start;
 
 /// Names that the drain uses on the PFS begin with this; they are not part of the namespace.
 pub const RESERVED_PREFIX: &[u8] = b".forebay-";
@@ -100,13 +101,6 @@ pub struct Found {
 }
 
 impl Found {
-    /// Is it this object of the buffer?
-    pub fn is_object(&self, object: ObjectName) -> bool {
-        self.record
-            .as_ref()
-            .is_some_and(|r| r.object.oid == object.oid)
-    }
-
     /// The name in its directory.
     pub fn name(&self) -> &[u8] {
         self.path.name()
@@ -121,7 +115,8 @@ pub struct Walk<'a> {
     pub settings: &'a Settings,
     /// State of the world.
     pub facts: &'a dyn Facts,
-    keeps_to_dirs: bool,
+    /// What waits for another directory than the one that is there now does not show.
+    hides_elsewhere: bool,
     /// Directories of the PFS, as this walk has seen them.
     dirs: RefCell<Vec<(TreePath, Attr)>>,
     /// Names that it has met of which the records belong in another directory: they are not in this one, nor is anything below.
@@ -129,18 +124,19 @@ pub struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// A new one. `keeps_to_dirs`: it sees only what belongs in the directories that are there now.
+    /// A new one. `hides_elsewhere`: what waits for another directory than the one that is there now does not show, where that can be
+    /// told.
     pub fn new(
         cred: &'a Cred,
         settings: &'a Settings,
         facts: &'a dyn Facts,
-        keeps_to_dirs: bool,
+        hides_elsewhere: bool,
     ) -> Self {
         Walk {
             cred,
             settings,
             facts,
-            keeps_to_dirs,
+            hides_elsewhere: hides_elsewhere && settings.keeps_numbers,
             dirs: RefCell::default(),
             elsewhere: RefCell::default(),
         }
@@ -263,6 +259,13 @@ impl<'a> Walk<'a> {
         }
     }
 
+    fn root(&self) -> Dir {
+        Dir {
+            path: TreePath::root(),
+            place: Place::Merged(TreePath::root()),
+        }
+    }
+
     /// The directory at a path that is known to be one (no links, no missing parts),
     /// or ENOENT if it is not one any more. Looks at records only.
     pub fn dir_at(&self, path: &TreePath) -> Outcome<Dir> {
@@ -271,7 +274,7 @@ impl<'a> Walk<'a> {
         let mut above = None;
         let place = loop {
             let at = above.as_ref().unwrap_or(path);
-            break match self.record_at(at)? {
+            break match self.facts.record(at)? {
                 None if at.is_root() => Place::Merged(path.clone()),
                 None => {
                     above = Some(at.parent());
@@ -292,273 +295,45 @@ impl<'a> Walk<'a> {
         })
     }
 
-    /// The record of this path, if it belongs in the directory that is there now.
-    fn record_at(&self, at: &TreePath) -> Outcome<Option<PathRecord>> {
-        let Some(record) = self.facts.record(at)? else {
-            return Ok(None);
-        };
-        if !self.keeps_to_dirs || record.dirs().within.is_none() || at.is_root() {
-            return Ok(Some(record).filter(|_| !self.is_seen_elsewhere(at)));
-        }
-        let dir = self.dir_at(&at.parent())?;
-        Ok(match self.is_elsewhere(&dir, at.name(), &record)? {
-            true => {
-                self.elsewhere.borrow_mut().push(at.clone());
-                None
-            }
-            false => Some(record),
-        })
-    }
-
-    /// The path in the buffer at which this directory of the PFS would show, if nothing is in its place: directories above it
-    /// may have been renamed.
-    pub(crate) fn path_of_lower(&self, lower: &TreePath) -> Outcome<TreePath> {
-        let mut at = lower.clone();
-        loop {
-            if let Some(now) = self.facts.moved(&at)? {
-                // `lower` is within `at` by construction.
-                return Ok(lower.rebase(&at, &now).unwrap_or(now));
-            }
-            if at.is_root() {
-                return Ok(lower.clone());
-            }
-            at = at.parent();
+    /// The same, where what waits for another directory does not show.
+    fn dir_shown_at(&self, path: &TreePath) -> Outcome<Dir> {
+        let found = self.dir_at(path);
+        // Where no record is on the way, nothing can be elsewhere.
+        let is_plain = |dir: &Dir| matches!(&dir.place, Place::Merged(lower) if lower == path);
+        match found {
+            Ok(dir) if !self.hides_elsewhere || is_plain(&dir) => Ok(dir),
+            Err(e) if !self.hides_elsewhere => Err(e),
+            _ => self.dir_below(self.root(), path.components()),
         }
     }
 
-    /// Where the PFS directory `lower` is in the buffer now.
-    fn dir_of_lower(&self, lower: &TreePath) -> Outcome<Dir> {
-        let path = self.path_of_lower(lower)?;
-        if path == *lower && is_reserved(lower) {
-            // It waits for its removal: it is in the namespace no more.
-            return errno(libc::ENOENT);
-        }
-        let dir = self.dir_at(&path)?;
-        if dir.place == Place::Merged(lower.clone()) {
-            Ok(dir)
-        } else {
-            // Something else has taken its path: the directory is gone from the namespace.
-            errno(libc::ENOENT)
-        }
-    }
-
-    /// Does the record of this name belong in another directory of the PFS than in this one, which has the place of that?
-    pub fn is_elsewhere(&self, dir: &Dir, name: &[u8], record: &PathRecord) -> Outcome<bool> {
-        if !self.keeps_to_dirs || !self.settings.keeps_numbers {
-            return Ok(false);
-        }
-        if self.is_seen_elsewhere(&dir.path) {
-            return Ok(true);
-        }
-        let (Place::Merged(lower), Some(within)) = (&dir.place, record.dirs().within) else {
-            return Ok(false);
-        };
-        // Of a directory that has opened it is that directory itself.
-        if record.is_open_at(&dir.path.join(name)) {
-            return Ok(false);
-        }
-        let now = self.lower_dir_attr(lower)?;
-        Ok(now.is_some_and(|now| !within.is_dir_of(&now)))
-    }
-
-    /// EBUSY if one of these records, below a directory of the PFS, belongs in another directory that had the place of that one, or is
-    /// in that: it does not move with it.
-    pub fn check_all_move(&self, below: &[(TreePath, PathRecord)]) -> Outcome<()> {
-        if !self.keeps_to_dirs || !self.settings.keeps_numbers {
-            return Ok(());
-        }
-        let mut dir: Option<Dir> = None;
-        for (path, record) in below {
-            if record.dirs().within.is_none() || record.is_open_at(path) {
-                continue;
-            }
-            let parent = path.parent();
-            let dir = match &mut dir {
-                Some(last) if last.path == parent => last,
-                other => match self.dir_at(&parent) {
-                    Err(Stop::Errno(_)) => return errno(libc::EBUSY),
-                    found => other.insert(found?),
-                },
-            };
-            let is_gone = match &dir.place {
-                Place::Merged(lower) => self.lower_dir_attr(lower)?.is_none(),
-                Place::Born(_) => false,
-            };
-            if is_gone || self.is_elsewhere(dir, path.name(), record)? {
-                return errno(libc::EBUSY);
-            }
-        }
-        Ok(())
-    }
-
-    /// Has it been met where another directory is, or is it below that?
-    fn is_seen_elsewhere(&self, path: &TreePath) -> bool {
-        let elsewhere = self.elsewhere.borrow();
-        elsewhere.iter().any(|met| path.is_within(met))
-    }
-
-    /// Does this change a record that this walk has met, and that belongs in another directory?
-    pub fn is_of_elsewhere(&self, change: &Change) -> bool {
-        match change {
-            Change::Put { path, .. } | Change::Delete { path, .. } => self.is_seen_elsewhere(path),
-            _ => false,
-        }
-    }
-
-    /// The directories on the way to this path from the root on, each looked at in the one above, and what is there now.
-    fn way_to(&self, path: &TreePath) -> Outcome<Vec<Dir>> {
-        let mut dir = self.dir_at(&TreePath::root())?;
-        let mut way = Vec::new();
-        for name in path.components() {
-            let Some(node) = self.lookup(&dir, name)?.1 else {
-                return errno(libc::ENOENT);
-            };
-            let next = self.enter(dir.path.join(name), &node)?;
-            way.push(std::mem::replace(&mut dir, next));
-        }
-        way.push(dir);
-        Ok(way)
-    }
-
-    /// The directory where a path starts, and those above it, if they have been looked at.
-    fn begin(&self, start: &Start) -> Outcome<(Vec<Dir>, Dir)> {
-        let path = match start {
-            _ if !self.facts.looks_from_root() => None,
-            Start::Root => None,
-            Start::Lower(lower, _) => Some(self.path_of_lower(lower)?),
-            Start::Object(object) => self.facts.path_of(*object)?,
-        };
-        let Some(path) = path else {
-            return Ok((Vec::new(), self.start(start)?));
-        };
-        // Each is in the one above, since it was looked at after that.
-        let way = self.way_to(&path);
-        let dir = self.start(start)?;
-        let mut way = or_moved(way)?;
-        match way.pop() {
-            Some(there) if there == dir => Ok((way, dir)),
-            _ => errno(START_TAKEN),
-        }
-    }
-
-    /// The same for a directory of the PFS: this one, which the caller says it has open, whatever others put in its place.
-    fn lower_start(&self, lower: &TreePath, (dev, ino): Inode) -> Outcome<Dir> {
-        if ino == 0 {
-            // The caller's kernel has not told which one it is: its file system has failed.
-            return errno(libc::ESTALE);
-        }
-        // Before anything is told of what is there. And it is looked at in the directories above it that the caller may search:
-        // others may exchange those as well.
-        let path = self.path_of_lower(lower)?;
-        let told = Attr {
-            dev,
-            ino,
-            ..Attr::default()
-        };
-        let is_it = |found: &Found| matches!(&found.node, Some(Node::Lower(at, _)) if at == lower);
-        let may_go_there = or_moved(self.check_start(&path, is_it, || Ok(told)))?;
-        let found = self.dir_of_lower(lower).and_then(|dir| {
-            let is_it = self.dir_attr(&dir)?.inode() == (dev, ino);
-            Ok((dir, is_it))
-        });
-        match or_moved(found) {
-            Ok((dir, true)) => Ok(dir),
-            Ok((_, false)) => errno(START_TAKEN),
-            // Who may not go there is not told what is there.
-            Err(Stop::Errno(_)) if !may_go_there => errno(START_TAKEN),
-            Err(stop) => Err(stop),
-        }
-    }
-
-    /// The directory where a path starts, if the caller may start there.
-    pub fn start(&self, start: &Start) -> Outcome<Dir> {
-        let dir = match start {
-            Start::Root => self.dir_at(&TreePath::root()),
-            Start::Lower(lower, inode) => return self.lower_start(lower, *inode),
-            Start::Object(object) => match self.facts.path_of(*object)? {
-                Some(path) => match self.facts.record(&path)? {
-                    Some(record) if record.kind == Kind::Dir => Ok(Dir {
-                        path,
-                        place: Place::Born(record.object),
+    /// The same of a way down from a directory.
+    fn dir_below<'n>(&self, mut dir: Dir, names: impl Iterator<Item = &'n [u8]>) -> Outcome<Dir> {
+        for name in names {
+            let place = match (self.record_in(&dir, name)?, &dir.place) {
+                (None, Place::Merged(lower)) => Place::Merged(lower.join(name)),
+                (Some(record), _) if record.kind == Kind::Dir => Place::Born(record.object),
+                (
+                    Some(PathRecord {
+                        kind: Kind::Moved,
+                        origin: Some(origin),
+                        ..
                     }),
-                    _ => self.dir_at(&path),
-                },
-                None => errno(libc::ENOENT),
-            },
-        }?;
-        let is_it = |found: &Found| match start {
-            Start::Object(object) => found.is_object(*object),
-            _ => true,
-        };
-        self.check_start(&dir.path, is_it, || self.dir_attr(&dir))?;
-        Ok(dir)
-    }
-
-    /// May the caller start here without a path? A message only claims that it has a descriptor. Yes if its user could open the
-    /// directory by its path, or if it has it open: a descriptor is a right, also of a process that could not open it any more. `is_it`:
-    /// is it what the path leads to now? False: it may start there only because it has it open.
-    pub fn check_start(
-        &self,
-        path: &TreePath,
-        is_it: impl FnOnce(&Found) -> bool,
-        attr: impl FnOnce() -> Outcome<Attr>,
-    ) -> Outcome<bool> {
-        // The bridge can do no more than its own user.
-        if self.cred.uid == 0 || self.cred.uid == self.settings.bridge_uid {
-            return Ok(true);
-        }
-        let refused = match self.reached(path) {
-            Ok(found) if is_it(&found) => return Ok(true),
-            Ok(_) => errno(libc::EACCES),
-            Err(Stop::Errno(e)) => errno(e),
-            Err(stop) => return Err(stop),
-        };
-        match self.facts.has_open(&attr()?) {
-            true => Ok(false),
-            false => refused,
-        }
-    }
-
-    /// What is at this path, if the caller may search all directories on the way to it, from the root of the system on.
-    fn reached(&self, path: &TreePath) -> Outcome<Found> {
-        for above in self.facts.above_root()? {
-            access::check(self.cred, &above, SEARCH)?;
-        }
-        let mut dir = self.dir_at(&TreePath::root())?;
-        let mut names = path.components().peekable();
-        // As a program goes: each is looked at in the one before.
-        while let Some(name) = names.next() {
-            self.check_dir(&dir, SEARCH)?;
-            let at = dir.path.join(name);
-            let (record, node) = self.lookup(&dir, name)?;
-            if names.peek().is_none() {
-                return Ok(Found {
-                    path: at,
-                    dir,
-                    record,
-                    node,
-                    last: Last::Name,
-                    slash: false,
-                });
-            }
-            let Some(node) = node else {
-                return errno(libc::ENOENT);
+                    _,
+                ) => Place::Merged(origin),
+                _ => return errno(libc::ENOENT),
             };
-            dir = self.enter(at, &node)?;
+            dir = Dir {
+                path: dir.path.join(name),
+                place,
+            };
         }
-        self.found_dir(dir, None, Last::Dot, false)
+        Ok(dir)
     }
 
     /// What `name` is in `dir`: the record and the node.
     pub fn lookup(&self, dir: &Dir, name: &[u8]) -> Outcome<(Option<PathRecord>, Option<Node>)> {
-        let at = dir.path.join(name);
-        let mut record = self.facts.record(&at)?;
-        if let Some(met) = &record
-            && self.is_elsewhere(dir, name, met)?
-        {
-            self.elsewhere.borrow_mut().push(at);
-            record = None;
-        }
+        let record = self.record_in(dir, name)?;
         let node = match &record {
             Some(r) => match (r.kind, &r.origin) {
                 (Kind::Whiteout, _) => None,
@@ -592,7 +367,8 @@ impl<'a> Walk<'a> {
 
     /// The directory itself as the end of a path.
     fn found_dir(&self, dir: Dir, above: Option<Dir>, last: Last, slash: bool) -> Outcome<Found> {
-        let record = match self.is_seen_elsewhere(&dir.path) {
+        let is_other = matches!(dir.place, Place::Merged(_)) && self.is_seen_elsewhere(&dir.path);
+        let record = match is_other {
             true => None,
             false => self.facts.record(&dir.path)?,
         };
@@ -621,7 +397,7 @@ impl<'a> Walk<'a> {
     /// record at the path or at its directory. Records exist only under real directories,
     /// so no link can be on the way.
     fn quick(&self, path: &Path) -> Outcome<Option<Found>> {
-        if self.cred.uid != 0 {
+        if self.cred.uid != 0 || self.hides_elsewhere {
             return Ok(None);
         }
         let Some(tail) = TreePath::new(&path.bytes[..]).filter(|p| !p.is_root()) else {
@@ -629,8 +405,6 @@ impl<'a> Walk<'a> {
         };
         let full = match &path.start {
             Start::Root => tail,
-            // Where the path is one name, the directory is known already.
-            Start::Object(_) if tail.components().nth(1).is_none() => return Ok(None),
             Start::Object(_) => tail
                 .rebase(&TreePath::root(), &self.start(&path.start)?.path)
                 .unwrap_or(tail),
@@ -719,10 +493,7 @@ impl<'a> Walk<'a> {
                         return leads_out(self.above_root(&rest[end..]));
                     }
                     let Some(parent) = above.pop() else {
-                        self.facts.look_from_root();
-                        self.dirs.borrow_mut().clear();
-                        self.elsewhere.borrow_mut().clear();
-                        return self.resolve(path, follow);
+                        return Err(self.facts.look_further_up());
                     };
                     dir = parent;
                     last = Last::DotDot;
@@ -761,7 +532,7 @@ impl<'a> Walk<'a> {
                             return leads_out(text);
                         };
                         text = inside.to_vec();
-                        dir = self.start(&Start::Root)?;
+                        dir = self.root();
                         above.clear();
                     }
                     rest = text;
@@ -789,14 +560,6 @@ impl<'a> Walk<'a> {
             last = Last::Name;
             at = end;
         }
-    }
-}
-
-/// Of a directory that a client has open: what is not found there has moved.
-fn or_moved<T>(found: Outcome<T>) -> Outcome<T> {
-    match found {
-        Err(Stop::Errno(libc::ENOENT)) => errno(START_MOVED),
-        found => found,
     }
 }
 

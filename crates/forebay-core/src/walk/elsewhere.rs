@@ -1,0 +1,126 @@
+//! Records that belong in a directory of the PFS which has another one in its place now.
+
+use super::{Dir, Found, Place, Walk};
+use crate::facts::{Outcome, Stop, errno};
+use crate::path::TreePath;
+use crate::record::{Kind, PathRecord};
+use crate::table::Change;
+
+impl Walk<'_> {
+    /// The record of this name in `dir`, if it belongs there.
+    pub(super) fn record_in(&self, dir: &Dir, name: &[u8]) -> Outcome<Option<PathRecord>> {
+        let at = dir.path.join(name);
+        match self.facts.record(&at)? {
+            Some(record) if self.is_elsewhere(dir, name, &record)? => {
+                self.elsewhere.borrow_mut().push(at);
+                Ok(None)
+            }
+            record => Ok(record),
+        }
+    }
+
+    /// Was the record of this name made in another directory than this one, which has the path of that now?
+    pub fn is_elsewhere(&self, dir: &Dir, name: &[u8], record: &PathRecord) -> Outcome<bool> {
+        // In a directory that was made in the buffer is what its records say.
+        let Place::Merged(lower) = &dir.place else {
+            return Ok(false);
+        };
+        if !self.hides_elsewhere {
+            return Ok(false);
+        }
+        if self.is_seen_elsewhere(&dir.path) {
+            return Ok(true);
+        }
+        let Some(within) = record.dirs().within else {
+            return Ok(false);
+        };
+        // Of a directory that has opened it is that directory itself.
+        if record.is_open_at(&dir.path.join(name)) {
+            return Ok(false);
+        }
+        let now = self.lower_dir_attr(lower)?;
+        // What is mounted below the buffer may number its directories anew.
+        let now = now.filter(|now| now.dev == self.settings.devices.pfs);
+        Ok(now.is_some_and(|now| !within.is_dir_of(&now)))
+    }
+
+    /// EBUSY if something else waits for this name, at which nothing shows: something that was renamed to it, or things in a directory that
+    /// had this path. The user of the bridge may take its place.
+    pub fn check_vacant(&self, found: &Found) -> Outcome<()> {
+        if self.cred.uid == self.settings.bridge_uid || found.node.is_some() {
+            return Ok(());
+        }
+        let waits = match &found.record {
+            // What is below it goes with what was removed.
+            Some(record) => record.is_visible(),
+            None => match &found.dir.place {
+                Place::Merged(_) => !self.facts.children(&found.path, None, 1)?.is_empty(),
+                Place::Born(_) => false,
+            },
+        };
+        match waits {
+            true => errno(libc::EBUSY),
+            false => Ok(()),
+        }
+    }
+
+    /// EBUSY if one of these records, below a directory, was made in a directory of the PFS that is not at its path now, or is of something
+    /// renamed that is not where it was: it neither moves nor goes with what is there. Not asked of the user of the bridge.
+    pub fn check_all_here(&self, below: &[(TreePath, PathRecord)]) -> Outcome<()> {
+        if !self.hides_elsewhere || self.cred.uid == self.settings.bridge_uid {
+            return Ok(());
+        }
+        let mut dir: Option<Dir> = None;
+        for (path, record) in below {
+            if record.kind == Kind::Moved
+                && record.transit.is_none()
+                && let Some(origin) = &record.origin
+                && self.facts.lower(origin)?.is_none()
+            {
+                return errno(libc::EBUSY);
+            }
+            if record.dirs().within.is_none() || record.is_open_at(path) {
+                continue;
+            }
+            let parent = path.parent();
+            let dir = match &mut dir {
+                Some(last) if last.path == parent => last,
+                other => match self.dir_shown_at(&parent) {
+                    // It goes with a directory that was removed.
+                    Err(Stop::Errno(libc::ENOENT)) => continue,
+                    found => other.insert(found?),
+                },
+            };
+            let is_gone = match &dir.place {
+                Place::Merged(lower) => self.lower_dir_attr(lower)?.is_none(),
+                Place::Born(_) => false,
+            };
+            if is_gone || self.is_elsewhere(dir, path.name(), record)? {
+                return errno(libc::EBUSY);
+            }
+        }
+        Ok(())
+    }
+
+    /// Has it been met where another directory is, or is it below that?
+    pub(super) fn is_seen_elsewhere(&self, path: &TreePath) -> bool {
+        let elsewhere = self.elsewhere.borrow();
+        elsewhere.iter().any(|met| path.is_within(met))
+    }
+
+    /// Does this change a record that this walk has met, and that belongs in another directory?
+    pub fn is_of_elsewhere(&self, change: &Change) -> bool {
+        match change {
+            Change::Put { path, .. } | Change::Delete { path, .. } => self.is_seen_elsewhere(path),
+            _ => false,
+        }
+    }
+
+    /// A look beside the walk, which says nothing of what the walk meets.
+    pub(super) fn apart<T>(&self, look: impl FnOnce() -> T) -> T {
+        let met = std::mem::take(&mut *self.elsewhere.borrow_mut());
+        let seen = look();
+        *self.elsewhere.borrow_mut() = met;
+        seen
+    }
+}

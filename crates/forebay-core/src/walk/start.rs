@@ -1,0 +1,237 @@
+//! Where a path begins: in the root, or in what the caller says it has open.
+
+use super::{Dir, Found, Last, Node, Place, Walk};
+use crate::access::{self, SEARCH};
+use crate::facts::{Attr, Inode, Outcome, Stop, errno};
+use crate::ops::{Start, is_reserved};
+use crate::path::TreePath;
+use crate::record::{Kind, ObjectName};
+use forebay_types::{START_MOVED, START_TAKEN};
+
+impl Walk<'_> {
+    /// The directory where a path starts, if the caller may start there.
+    pub fn start(&self, start: &Start) -> Outcome<Dir> {
+        match start {
+            Start::Root => Ok(self.root()),
+            Start::Lower(lower, inode) => self.lower_start(lower, *inode),
+            Start::Object(object) => {
+                let Some(path) = self.facts.path_of(*object)? else {
+                    return errno(libc::ENOENT);
+                };
+                // Whatever is at its path now.
+                let record = self.facts.record(&path)?;
+                let dir = match record.filter(|record| record.kind == Kind::Dir) {
+                    Some(record) => Dir {
+                        path,
+                        place: Place::Born(record.object),
+                    },
+                    None => self.dir_shown_at(&path)?,
+                };
+                self.check_object(*object, &dir.path, || self.dir_attr(&dir))?;
+                Ok(dir)
+            }
+        }
+    }
+
+    /// The same, and the directories above it, if the way up from it has to be known.
+    pub(super) fn begin(&self, start: &Start) -> Outcome<(Vec<Dir>, Dir)> {
+        let levels = self.facts.levels_above();
+        let path = match start {
+            _ if levels == 0 => None,
+            Start::Root => None,
+            Start::Lower(lower, _) => Some(self.path_of_lower(lower)?),
+            Start::Object(object) => self.facts.path_of(*object)?,
+        };
+        let Some(path) = path else {
+            return Ok((Vec::new(), self.start(start)?));
+        };
+        let mut top = path.clone();
+        for _ in 0..levels {
+            if top.is_root() {
+                break;
+            }
+            top = top.parent();
+        }
+        // Each is in the one above, since it was looked at after that.
+        let way = self.apart(|| self.descend(self.dir_shown_at(&top)?, &path, false));
+        let dir = self.start(start)?;
+        let (above, found) = or_moved(way)?;
+        let there = found.node.map(|node| self.enter(found.path, &node));
+        match there {
+            Some(Ok(there)) if there == dir => Ok((above, dir)),
+            _ => errno(START_TAKEN),
+        }
+    }
+
+    /// Where a directory of the PFS starts: this one, which the caller says it has open, whatever others put in its place.
+    fn lower_start(&self, lower: &TreePath, (dev, ino): Inode) -> Outcome<Dir> {
+        if ino == 0 {
+            // The caller's kernel has not told which one it is: its file system has failed.
+            return errno(libc::ESTALE);
+        }
+        // Before anything is told of what is there. And it is looked at in the directories above it that the caller may search:
+        // others may exchange those as well.
+        let moved = self.moved_above(lower)?;
+        let path = path_of(lower, moved.as_ref());
+        let told = Attr {
+            dev,
+            ino,
+            ..Attr::default()
+        };
+        let is_it = |found: &Found| matches!(&found.node, Some(Node::Lower(at, _)) if at == lower);
+        let may_go_there = or_moved(self.check_start(&path, is_it, || Ok(told)))?;
+        let found = self.dir_of_lower(lower, moved).and_then(|dir| {
+            let is_it = self.dir_attr(&dir)?.inode() == (dev, ino);
+            Ok((dir, is_it))
+        });
+        match or_moved(found) {
+            Ok((dir, true)) => Ok(dir),
+            Ok((_, false)) => errno(START_TAKEN),
+            // Who may not go there is not told what is there.
+            Err(Stop::Errno(_)) if !may_go_there => errno(START_TAKEN),
+            Err(stop) => Err(stop),
+        }
+    }
+
+    /// Where this directory of the PFS, or one above it, was renamed to in the buffer: which one, and its new path.
+    fn moved_above(&self, lower: &TreePath) -> Outcome<Option<(TreePath, TreePath)>> {
+        let mut at = lower.clone();
+        loop {
+            if let Some(now) = self.facts.moved(&at)? {
+                return Ok(Some((at, now)));
+            }
+            if at.is_root() {
+                return Ok(None);
+            }
+            at = at.parent();
+        }
+    }
+
+    /// The path in the buffer at which this directory of the PFS would show, if nothing is in its place: directories above it
+    /// may have been renamed.
+    pub(crate) fn path_of_lower(&self, lower: &TreePath) -> Outcome<TreePath> {
+        Ok(path_of(lower, self.moved_above(lower)?.as_ref()))
+    }
+
+    /// Where the PFS directory `lower` is in the buffer now, if it or one above it was renamed so.
+    fn dir_of_lower(&self, lower: &TreePath, moved: Option<(TreePath, TreePath)>) -> Outcome<Dir> {
+        let dir = match moved {
+            // It waits for its removal: it is in the namespace no more.
+            None if is_reserved(lower) => return errno(libc::ENOENT),
+            None => self.dir_shown_at(lower)?,
+            Some((at, now)) => {
+                let below = lower.relative_to(&at).unwrap_or_default();
+                let renamed = Dir {
+                    path: now,
+                    place: Place::Merged(at),
+                };
+                self.dir_below(renamed, components(below))?
+            }
+        };
+        match dir.place == Place::Merged(lower.clone()) {
+            true => Ok(dir),
+            // Something else has taken its path: the directory is gone from the namespace.
+            false => errno(libc::ENOENT),
+        }
+    }
+
+    /// May the caller start at this object, which has this path?
+    pub fn check_object(
+        &self,
+        object: ObjectName,
+        path: &TreePath,
+        attr: impl FnOnce() -> Outcome<Attr>,
+    ) -> Outcome<()> {
+        let is_it = |found: &Found| {
+            let record = found.record.as_ref();
+            record.is_some_and(|record| record.object.oid == object.oid)
+        };
+        self.check_start(path, is_it, attr).map(drop)
+    }
+
+    /// May the caller start here without a path? A message only claims that it has a descriptor. Yes if its user could open the
+    /// directory by its path, or if it has it open: a descriptor is a right, also of a process that could not open it any more. `is_it`:
+    /// is it what the path leads to now? False: it may start there only because it has it open.
+    fn check_start(
+        &self,
+        path: &TreePath,
+        is_it: impl FnOnce(&Found) -> bool,
+        attr: impl FnOnce() -> Outcome<Attr>,
+    ) -> Outcome<bool> {
+        // The bridge can do no more than its own user.
+        if self.cred.uid == 0 || self.cred.uid == self.settings.bridge_uid {
+            return Ok(true);
+        }
+        let refused = match self.apart(|| self.reached(path)) {
+            Ok(found) if is_it(&found) => return Ok(true),
+            Ok(_) => errno(libc::EACCES),
+            Err(Stop::Errno(e)) => errno(e),
+            Err(stop) => return Err(stop),
+        };
+        match self.facts.has_open(&attr()?) {
+            true => Ok(false),
+            false => refused,
+        }
+    }
+
+    /// What is at this path, if the caller may search all directories on the way to it, from the root of the system on.
+    fn reached(&self, path: &TreePath) -> Outcome<Found> {
+        for above in self.facts.above_root()? {
+            access::check(self.cred, &above, SEARCH)?;
+        }
+        Ok(self.descend(self.root(), path, true)?.1)
+    }
+
+    /// The directories on the way to this path from one above it on, each looked at in the one above, and what is at its end. `checks`:
+    /// the caller has to be able to search them.
+    fn descend(&self, mut dir: Dir, path: &TreePath, checks: bool) -> Outcome<(Vec<Dir>, Found)> {
+        let mut above = Vec::new();
+        let below = path.relative_to(&dir.path).unwrap_or_default();
+        let mut names = components(below).peekable();
+        while let Some(name) = names.next() {
+            if checks {
+                self.check_dir(&dir, SEARCH)?;
+            }
+            let at = dir.path.join(name);
+            let (record, node) = self.lookup(&dir, name)?;
+            if names.peek().is_none() {
+                above.push(dir.clone());
+                let found = Found {
+                    path: at,
+                    dir,
+                    record,
+                    node,
+                    last: Last::Name,
+                    slash: false,
+                };
+                return Ok((above, found));
+            }
+            let Some(node) = node else {
+                return errno(libc::ENOENT);
+            };
+            let next = self.enter(at, &node)?;
+            above.push(std::mem::replace(&mut dir, next));
+        }
+        let found = self.found_dir(dir, None, Last::Dot, false)?;
+        Ok((above, found))
+    }
+}
+
+/// The names in a part of a path.
+fn components(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    path.split(|b| *b == b'/').filter(|name| !name.is_empty())
+}
+
+/// The path in the buffer of this directory of the PFS, if it or one above it was renamed so.
+fn path_of(lower: &TreePath, moved: Option<&(TreePath, TreePath)>) -> TreePath {
+    let now = moved.map(|(at, now)| lower.rebase(at, now).unwrap_or_else(|| now.clone()));
+    now.unwrap_or_else(|| lower.clone())
+}
+
+/// Of a directory that a client has open: what is not found there has moved.
+fn or_moved<T>(found: Outcome<T>) -> Outcome<T> {
+    match found {
+        Err(Stop::Errno(libc::ENOENT)) => errno(START_MOVED),
+        found => found,
+    }
+}
