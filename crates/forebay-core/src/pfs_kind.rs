@@ -137,7 +137,14 @@ mod tests {
         for kept in [0xef53, 0x0102_1994, 0x0bd0_0bd0, 0x6969, 1] {
             assert!(keeps_numbers(kept), "{kept:#x}");
         }
-        for renumbered in [FUSE, 0xfe53_4d42, 0x794c_7630] {
+        for renumbered in [
+            FUSE,
+            0xff53_4d42,
+            0xfe53_4d42,
+            0x4d44,
+            0x2011_bab0,
+            0x794c_7630,
+        ] {
             assert!(!keeps_numbers(renumbered), "{renumbered:#x}");
         }
     }

@@ -172,7 +172,8 @@ pub struct PathRecord {
     pub chosen: Option<Box<Identity>>,
     /// For `Moved`: somebody has chosen that what others have put in the place of the renamed thing gets the name instead.
     pub adopts: bool,
-    /// In a bridge of root, if somebody else has asked for it: the directories of the PFS in which alone something is done about it.
+    /// The directories of the PFS in which alone something is done about it, where they can be told again: see
+    /// [`Settings::knows_dirs_of`](crate::facts::Settings::knows_dirs_of).
     pub dirs: Option<Box<Dirs>>,
     /// The request that made this path name this object.
     pub token: Token,

@@ -7,7 +7,7 @@ use forebay_core::identity::Identity;
 use forebay_core::label::{label_at, void_label};
 use forebay_core::ops::{Answer, GrantTarget, Op, Path, Start};
 use forebay_core::path::TreePath;
-use forebay_core::record::{BridgeId, Kind, ObjectId, ObjectName, PathRecord, Token};
+use forebay_core::record::{BridgeId, Dirs, Kind, ObjectId, ObjectName, PathRecord, Token};
 use forebay_core::repair::{self, Problem, Survivor, rebuild};
 use forebay_core::table::Change;
 use forebay_core::walk::Walk;
@@ -325,6 +325,40 @@ fn what_is_named_relative_to_a_directory_is_in_that_one_and_in_no_other_at_its_p
     fails(w.run(between), forebay_types::START_TAKEN);
     assert!(w.table.is_empty());
     w.run(unlink(&in_d)).unwrap();
+}
+
+/// Each level is looked at once.
+#[test]
+fn a_deep_way_that_is_elsewhere_at_each_level_is_walked_in_no_time() {
+    let deep = |levels: usize| vec!["m"; levels].join("/");
+    let names: Vec<_> = (1..=60).map(deep).collect();
+    let lower: Vec<_> = names.iter().map(|name| (&**name, Lower::Dir)).collect();
+    let mut w = World::default();
+    for name in &names {
+        w.run(mkdir(name)).unwrap();
+    }
+    // They were made in other directories than these.
+    let other = Identity::of_dir(&forebay_core::facts::Attr {
+        ino: 9999,
+        mode: libc::S_IFDIR,
+        ..Default::default()
+    });
+    for record in w.table.values_mut() {
+        record.dirs = Dirs::within(Some(other));
+    }
+    w.lower = World::with_lower(&lower).lower;
+    w.have_all_open = true;
+    for cred in [
+        Cred::default(),
+        Cred {
+            uid: 7,
+            ..Cred::default()
+        },
+    ] {
+        let start = w.held(names.last().unwrap());
+        let named = w.run_as(&cred, Op::NameOf { start });
+        assert!(named.is_ok(), "{named:?}");
+    }
 }
 
 /// A message only claims that a descriptor leads there.

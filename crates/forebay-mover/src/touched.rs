@@ -168,3 +168,20 @@ impl Touched {
         self.dirs_aside.lock().remove(&ino)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_tells_the_files_and_their_times_and_no_half_line() {
+        let told = files_of(b"5 70\n5 71 1700000000 9\n5 72 -3 0\nnothing\n5 73 12");
+        let at = |sec, nsec| Timestamp { sec, nsec };
+        let expected = [
+            ((5, 70), at(0, 0)),
+            ((5, 71), at(1_700_000_000, 9)),
+            ((5, 72), at(-3, 0)),
+        ];
+        assert_eq!(told, HashMap::from(expected));
+    }
+}

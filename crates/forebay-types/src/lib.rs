@@ -37,8 +37,8 @@ pub fn below<'p>(root: &[u8], path: &'p [u8]) -> Option<&'p [u8]> {
 
 /// Longest path in bytes, without a closing NUL (Linux `PATH_MAX` less one).
 pub const MAX_PATH_BYTES: usize = 4095;
-/// The answer to a request that starts at a directory of the PFS, if the directory is not where the request says: it was
-/// removed, or a drain has renamed it since the client looked. The client looks again. No program sees it (Linux `EREMCHG`).
+/// The answer to a request that starts at a directory, if that is not where the request, or the buffer, says: it was removed, or
+/// renamed since the client looked. The client looks again. No program sees it (Linux `EREMCHG`).
 pub const START_MOVED: i32 = 78;
 /// The same if another directory is there (Linux `ELIBACC`).
 pub const START_TAKEN: i32 = 79;

@@ -60,7 +60,7 @@ pub struct Known {
     stood: Option<Box<Stood>>,
     /// This bridge is alone in its namespace.
     pub(super) is_alone: bool,
-    /// The request begins in a directory that the client has open, and stays in that.
+    /// The request begins in a directory that the client has open.
     pub(super) stays_within: bool,
     /// See [`crate::facts::Facts::levels_above`].
     pub(super) levels_above: usize,
@@ -78,7 +78,7 @@ impl Known {
     }
 
     /// Does what is seen of the PFS have to be in the directories that were seen before? One user of a bridge may see more than another
-    /// one, and who has a directory open stays in that one.
+    /// one, and who has a directory open works in that one.
     pub(super) fn keeps_to_dirs(&self, serves_several_users: bool) -> bool {
         serves_several_users || self.stays_within
     }

@@ -14,7 +14,8 @@ use std::sync::Arc;
 
 /// Most steps of one request; then EAGAIN. Each step but the last one obtained a fact, or lost a race.
 pub const MAX_STEPS: u32 = 10_000;
-/// Most races that one request loses: with removals, then EIO; of looks at the PFS with others there, then the error of the look.
+/// Most races that one request loses: with removals, then EIO; of looks at the PFS with others there, then
+/// the error of the look, or START_TAKEN if it began in an open directory.
 pub const MAX_LOST_RACES: u32 = 100;
 /// After so many lost races a request pauses, each time: whoever wins so many works in step with it.
 pub(super) const RACES_BEFORE_A_PAUSE: u32 = 8;

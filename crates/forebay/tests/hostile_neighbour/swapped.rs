@@ -499,8 +499,56 @@ fn what_waits_for_a_directory_is_not_in_the_one_that_has_its_place_now() {
     let work = "cd pfs/top/nd; ls; cat deny own; echo password > log; ls";
     let said = in_run(&stage, &format!("{{ {work}; }} 2>&1"));
     assert!(said.starts_with("conf\ndeny\nown\ndeny\nown\n"), "{said}");
-    let read = in_run(&stage, "mallory cat pfs/top/nd/log 2>&1");
-    assert!(!read.contains("password"), "{read}");
+    assert!(said.contains("log: Device or resource busy"), "{said}");
+    by_root(&stage, EXCHANGE).ends_with(0);
+    let read = in_run(&stage, "mallory sh -c 'ls pfs/top/nd; cat pfs/top/nd/log'");
+    assert_eq!(read, "GNUmakefile\nf\nlog\nown\n");
+}
+
+/// A name at which nothing shows, since its directory or what was renamed to it is elsewhere, is nobody else's.
+#[test]
+fn nobody_else_takes_a_name_at_which_something_waits() {
+    as_root!();
+    let stage = Stage::new();
+    let before = "chmod 755 .; mkdir -m 777 pfs/w pfs/w/mid pfs/w/o; chmod 777 pfs/w pfs/w/mid pfs/w/o; mkdir -m 1777 pfs/t; chmod 1777 pfs/t; \
+                  chown 65534:65534 pfs/w/mid; victim sh -c 'umask 077; mkdir pfs/w/v pfs/w/o/r pfs/w/mid/v; echo x > pfs/w/mid/v/x; echo g > pfs/w/mid/v/gone'";
+    by_root(&stage, before).ends_with(0);
+    let script = |script: &str| {
+        run(
+            &stage,
+            &["--no-drain", "-q"],
+            &format!("set +e; {script}; true"),
+        )
+    };
+    let make = "victim sh -c 'echo secret > pfs/w/v/s; mv pfs/w/o/r pfs/t/r; echo secret > pfs/t/r/s; mv pfs/w/mid/v/x pfs/w/mid/v/y; rm pfs/w/mid/v/gone'";
+    finish(script(make)).ends_with(0);
+    let away = "mallory sh -c 'mv pfs/w/v pfs/w/v2; mv pfs/w/o/r pfs/w/o/r2; mv pfs/w/mid pfs/w/mid2; mkdir pfs/w/mid'";
+    by_root(&stage, away).ends_with(0);
+    let takes = [
+        "mkdir pfs/w/v",
+        "touch pfs/w/v",
+        "ln -s x pfs/w/v",
+        "ln pfs/w/own pfs/w/v",
+        "mv pfs/w/own pfs/w/v",
+        "mkdir pfs/t/r",
+        "touch pfs/t/r",
+        "mv pfs/w/own pfs/t/r",
+        "rmdir pfs/w/mid",
+        "mv pfs/w/mid pfs/w/other",
+    ];
+    let takes = takes.map(|take| format!("mallory {take}")).join("; ");
+    let said = finish(script(&format!(
+        "mallory touch pfs/w/own; {{ {takes}; }} 2>&1"
+    )))
+    .ends_with(0);
+    let refused = |line: &&str| line.contains("busy") || line.contains("File exists");
+    assert_eq!(said.out.lines().filter(refused).count(), 10, "{said:?}");
+    assert!(!said.out.contains("secret"), "{said:?}");
+    let back = "mallory sh -c 'mv pfs/w/v2 pfs/w/v; mv pfs/w/o/r2 pfs/w/o/r; rmdir pfs/w/mid; mv pfs/w/mid2 pfs/w/mid'";
+    by_root(&stage, back).ends_with(0);
+    stage.say(&["drain", "--buffer", "pfs"]).ends_with(0);
+    let now = by_root(&stage, "cat pfs/w/v/s pfs/t/r/s; ls pfs/w/mid/v").ends_with(0);
+    assert_eq!(now.out, "secret\nsecret\ny\n");
 }
 
 /// `..` leads to the directory above, and not to one that has its place.

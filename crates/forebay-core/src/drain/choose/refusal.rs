@@ -110,7 +110,7 @@ impl Conflict {
         };
         let goes = self.is_of_both || self.lacks_dir;
         let why = match &self.at_theirs {
-            // What is not empty was refused.
+            // A directory with things in it was refused, but for ours.
             _ if self.is_in_other_dir => return None,
             None if !covers && !is_replaced && !self.lacks_dir => REPLACES_NOTHING,
             _ if record.kind == Kind::Dir && side == Side::Theirs && !goes => why_no_dir(record),
@@ -128,7 +128,7 @@ const IS_DIR: &str = "it is a directory of the buffer: take ours, and a file of 
 const IS_RENAMED_DIR: &str = "it is a directory that was renamed, or others have put one in its old place: take ours, and what of theirs is in its place goes; else move what is theirs out of the way on the PFS and drain again, or rename or remove ours with `forebay run` and take theirs then, if it is still listed";
 
 /// The same of one that was made in a directory which has another one in its place.
-const IS_DIR_IN_OTHER: &str = "it is a directory of the buffer: take ours, and it is made in the directory that is there now; or remove or rename it with `forebay run`; or take theirs when nothing is in it";
+const IS_DIR_IN_OTHER: &str = "it is a directory of the buffer: take ours, and it is made in the directory that is there now; or remove or rename it by its path with `forebay run`; or take theirs when nothing is in it";
 
 /// The same of one that has come in the place of theirs.
 const IS_DIR_OVER: &str = "it is a directory of the buffer in the place of theirs: take ours, and theirs goes with all that is in it; else move what is theirs out of the way on the PFS and drain again, or rename or remove ours with `forebay run` and take theirs then, if it is still listed";
