@@ -118,10 +118,7 @@ impl Context<'_> {
 
     /// What a directory is known by later on.
     fn known_dir(&self, attr: &Attr) -> Option<Identity> {
-        // What is mounted below the buffer may number its directories anew.
-        let is_on_pfs = attr.dev == self.settings.devices.pfs;
-        let is_known = is_on_pfs || self.cred.uid != self.settings.bridge_uid;
-        let knows = is_known && self.settings.knows_dirs_of(self.cred.uid);
+        let knows = self.settings.knows_dirs_of(self.cred.uid);
         knows.then(|| Identity::of_dir(attr))
     }
 

@@ -39,8 +39,6 @@ impl Walk<'_> {
             return Ok(false);
         }
         let now = self.lower_dir_attr(lower)?;
-        // What is mounted below the buffer may number its directories anew.
-        let now = now.filter(|now| now.dev == self.settings.devices.pfs);
         Ok(now.is_some_and(|now| !within.is_dir_of(&now)))
     }
 
@@ -50,14 +48,17 @@ impl Walk<'_> {
         if self.cred.uid == self.settings.bridge_uid || found.node.is_some() {
             return Ok(());
         }
-        let waits = match &found.record {
-            // What is below it goes with what was removed.
-            Some(record) => record.is_visible(),
-            None => match &found.dir.place {
-                Place::Merged(_) => !self.facts.children(&found.path, None, 1)?.is_empty(),
-                Place::Born(_) => false,
-            },
+        let is_removed = match &found.record {
+            Some(record) if record.is_visible() => return errno(libc::EBUSY),
+            record => record.is_some(),
         };
+        if !is_removed && matches!(found.dir.place, Place::Born(_)) {
+            return Ok(());
+        }
+        // What was removed may have had renamed things in it that nobody sees any more.
+        let is_seen = |r: &PathRecord| r.is_visible() && !(is_removed && r.kind == Kind::Moved);
+        let below = self.facts.subtree(&found.path)?;
+        let waits = below.iter().any(|(_, record)| is_seen(record));
         match waits {
             true => errno(libc::EBUSY),
             false => Ok(()),

@@ -544,9 +544,20 @@ fn nobody_else_takes_a_name_at_which_something_waits() {
     let refused = |line: &&str| line.contains("busy") || line.contains("File exists");
     assert_eq!(said.out.lines().filter(refused).count(), 10, "{said:?}");
     assert!(!said.out.contains("secret"), "{said:?}");
+    // Nor by way of something else that has its place for a while, or of a directory around it.
+    let around = "mallory sh -c 'mv pfs/w/mid pfs/w/m3; echo f > pfs/w/v'";
+    by_root(&stage, around).ends_with(0);
+    let takes = "mallory rm pfs/w/v; mallory mkdir pfs/w/v; mallory mkdir pfs/w/mid pfs/w/mid/v; mallory cat pfs/w/v/s";
+    let said = finish(script(&format!("{{ {takes}; }} 2>&1"))).ends_with(0);
+    assert_eq!(said.out.lines().filter(refused).count(), 2, "{said:?}");
+    assert!(!said.out.contains("secret"), "{said:?}");
+    by_root(&stage, "mallory sh -c 'rm pfs/w/v; mv pfs/w/m3 pfs/w/mid'").ends_with(0);
     let back = "mallory sh -c 'mv pfs/w/v2 pfs/w/v; mv pfs/w/o/r2 pfs/w/o/r; rmdir pfs/w/mid; mv pfs/w/mid2 pfs/w/mid'";
     by_root(&stage, back).ends_with(0);
-    stage.say(&["drain", "--buffer", "pfs"]).ends_with(0);
+    // What mallory has removed there was another thing.
+    stage.say(&["drain", "--buffer", "pfs"]).ends_with(75);
+    let settle = ["drain", "--buffer", "pfs", "--take", "theirs", "w/v"];
+    stage.say(&settle).ends_with(0);
     let now = by_root(&stage, "cat pfs/w/v/s pfs/t/r/s; ls pfs/w/mid/v").ends_with(0);
     assert_eq!(now.out, "secret\nsecret\ny\n");
 }
