@@ -532,7 +532,7 @@ impl<'a> Walk<'a> {
                             return leads_out(text);
                         };
                         text = inside.to_vec();
-                        dir = self.root();
+                        dir = self.start(&Start::Root)?;
                         above.clear();
                     }
                     rest = text;

@@ -12,7 +12,11 @@ impl Walk<'_> {
     /// The directory where a path starts, if the caller may start there.
     pub fn start(&self, start: &Start) -> Outcome<Dir> {
         match start {
-            Start::Root => Ok(self.root()),
+            Start::Root => {
+                let dir = self.root();
+                self.check_start(&dir.path, |_| true, || self.dir_attr(&dir))?;
+                Ok(dir)
+            }
             Start::Lower(lower, inode) => self.lower_start(lower, *inode),
             Start::Object(object) => {
                 let Some(path) = self.facts.path_of(*object)? else {
