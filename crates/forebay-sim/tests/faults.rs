@@ -6,7 +6,7 @@ use forebay_testkit::say;
 /// Seeds of a test run.
 const SEEDS: u64 = 10_000;
 /// A planted bug has to be found within so many seeds.
-const SEEDS_PER_BUG: u64 = 500;
+const SEEDS_PER_BUG: u64 = 2_000;
 /// The youngest kinds of weather. A run without them is what it was before there were any.
 const YOUNGEST: &str = "requests-fail,strikes,turns,in-place";
 
@@ -260,7 +260,7 @@ fn is_found_in(mutation: Mutation, runs: Vec<FaultOptions>) {
 }
 
 #[test]
-fn planted_bugs_are_found_within_500_seeds_of_the_default_options() {
+fn planted_bugs_are_found_within_2000_seeds_of_the_default_options() {
     let all = Mutation::ALL.into_iter();
     let all = all.filter(|m| !m.takes_a_neighbour() && !SELDOM.contains(m));
     let mut found = 0;
