@@ -4,4 +4,6 @@
 #[path = "../check.rs"]
 mod check;
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| check::any_message(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    check::any_message(bytes);
+});

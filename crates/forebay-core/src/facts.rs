@@ -365,8 +365,8 @@ pub trait Facts {
     fn levels_above(&self) -> usize {
         usize::MAX
     }
-    /// The request goes up further from where it begins. It is decided anew, and then they are one more.
-    fn look_further_up(&self) -> Stop {
+    /// The request goes up further from where it begins, by so many levels at most. It is decided anew, and then they are so many more.
+    fn look_further_up(&self, _levels: usize) -> Stop {
         Stop::Errno(libc::ESTALE)
     }
     /// True if somebody has this PFS file open, so that a copy would part its users. Known only after an attempt to

@@ -171,8 +171,8 @@ impl Facts for Watch<'_> {
         self.facts.levels_above()
     }
 
-    fn look_further_up(&self) -> Stop {
-        self.facts.look_further_up()
+    fn look_further_up(&self, levels: usize) -> Stop {
+        self.facts.look_further_up(levels)
     }
 
     fn is_held_in_place(&self, path: &TreePath) -> bool {

@@ -138,8 +138,8 @@ pub struct Look<'a> {
     lists: RefCell<Lists>,
     /// An object was missing that a record names.
     missed: Cell<bool>,
-    /// It goes up from where it begins.
-    goes_up: Cell<bool>,
+    /// It goes up further than was looked at, by so many levels.
+    goes_up: Cell<usize>,
     /// There were more records than may be read at once.
     is_much: Cell<bool>,
     /// It depends on what the PFS shows.
@@ -165,7 +165,7 @@ impl<'a> Look<'a> {
             has_listed: Cell::new(false),
             lists: RefCell::default(),
             missed: Cell::new(false),
-            goes_up: Cell::new(false),
+            goes_up: Cell::new(0),
             is_much: Cell::new(false),
             saw_pfs: Cell::new(false),
         }
@@ -204,8 +204,8 @@ impl<'a> Look<'a> {
         self.missed.get() && !self.world.is_single()
     }
 
-    /// True if it has to be decided anew, from further up: see [`Facts::look_further_up`].
-    pub(super) fn goes_up(&self) -> bool {
+    /// If not zero, it has to be decided anew, from so many levels further up: see [`Facts::look_further_up`].
+    pub(super) fn goes_up(&self) -> usize {
         self.goes_up.get()
     }
 
@@ -481,8 +481,8 @@ impl Facts for Look<'_> {
         self.known.levels_above
     }
 
-    fn look_further_up(&self) -> Stop {
-        self.goes_up.set(true);
+    fn look_further_up(&self, levels: usize) -> Stop {
+        self.goes_up.set(levels);
         Stop::Errno(libc::ESTALE)
     }
 

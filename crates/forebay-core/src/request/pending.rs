@@ -250,8 +250,9 @@ impl Pending {
             self.lost_race();
             return self.step(settings, world, may_commit);
         }
-        if look.goes_up() {
-            self.known.levels_above += 1;
+        let levels = look.goes_up();
+        if levels > 0 {
+            self.known.levels_above += levels;
             self.known.forget_pfs();
             self.known.decide_anew();
             return self.step(settings, world, may_commit);

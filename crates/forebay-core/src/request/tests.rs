@@ -553,6 +553,35 @@ fn a_request_that_never_gets_what_it_needs_is_given_up() {
     assert_eq!(finished(world.step(&mut p)).outcome, Err(Failure::GaveUp));
 }
 
+/// A path may have a thousand `..`: it is decided anew once for all of them.
+#[test]
+fn a_long_way_up_is_decided_twice() {
+    let deep = vec!["d"; 700].join("/");
+    let mut world = Hand::new();
+    let mut made = at(&deep);
+    let lower = world.lower.as_mut().unwrap();
+    let mut ino = 1000;
+    while !made.is_root() {
+        ino += 1;
+        lower.insert(made.clone(), Attr { ino, ..dir() });
+        made = made.parent();
+    }
+    let start = Start::Lower(at(&deep), lower[&at(&deep)].inode());
+    let mut p = pending(Op::Stat {
+        path: Path {
+            start,
+            bytes: b"../".repeat(699),
+        },
+        follow: true,
+    });
+    let outcome = finished(world.step(&mut p)).outcome;
+    assert!(
+        matches!(outcome, Ok(Answer::Attr(attr)) if attr.ino == ino),
+        "{outcome:?}"
+    );
+    assert_eq!((p.steps, p.known.levels_above), (2, 699));
+}
+
 #[test]
 fn a_request_waits_for_what_another_bridge_has_marked_as_long_as_that_one_is_down() {
     let world = Hand {

@@ -493,7 +493,10 @@ impl<'a> Walk<'a> {
                         return leads_out(self.above_root(&rest[end..]));
                     }
                     let Some(parent) = above.pop() else {
-                        return Err(self.facts.look_further_up());
+                        // Once for all that follow: each time it is decided anew.
+                        let names = rest[at..].split(|&b| b == b'/');
+                        let levels = names.filter(|name| name == b"..").count();
+                        return Err(self.facts.look_further_up(levels));
                     };
                     dir = parent;
                     last = Last::DotDot;

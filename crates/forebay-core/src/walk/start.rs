@@ -117,19 +117,19 @@ impl Walk<'_> {
         Ok(path_of(lower, self.moved_above(lower)?.as_ref()))
     }
 
-    /// Where the PFS directory `lower` is in the buffer now, if it or one above it was renamed so.
+    /// Where the PFS directory `lower` is in the buffer now. `moved`: what [`Walk::moved_above`] says of it.
     fn dir_of_lower(&self, lower: &TreePath, moved: Option<(TreePath, TreePath)>) -> Outcome<Dir> {
         let dir = match moved {
             // It waits for its removal: it is in the namespace no more.
             None if is_reserved(lower) => return errno(libc::ENOENT),
             None => self.dir_shown_at(lower)?,
             Some((at, now)) => {
-                let below = lower.relative_to(&at).unwrap_or_default();
+                let below = lower.components().skip(at.components().count());
                 let renamed = Dir {
                     path: now,
                     place: Place::Merged(at),
                 };
-                self.dir_below(renamed, components(below))?
+                self.dir_below(renamed, below)?
             }
         };
         match dir.place == Place::Merged(lower.clone()) {
@@ -190,8 +190,10 @@ impl Walk<'_> {
     /// the caller has to be able to search them.
     fn descend(&self, mut dir: Dir, path: &TreePath, checks: bool) -> Outcome<(Vec<Dir>, Found)> {
         let mut above = Vec::new();
-        let below = path.relative_to(&dir.path).unwrap_or_default();
-        let mut names = components(below).peekable();
+        let mut names = path
+            .components()
+            .skip(dir.path.components().count())
+            .peekable();
         while let Some(name) = names.next() {
             if checks {
                 self.check_dir(&dir, SEARCH)?;
@@ -221,12 +223,7 @@ impl Walk<'_> {
     }
 }
 
-/// The names in a part of a path.
-fn components(path: &[u8]) -> impl Iterator<Item = &[u8]> {
-    path.split(|b| *b == b'/').filter(|name| !name.is_empty())
-}
-
-/// The path in the buffer of this directory of the PFS, if it or one above it was renamed so.
+/// The path in the buffer of this directory of the PFS, of which [`Walk::moved_above`] says this.
 fn path_of(lower: &TreePath, moved: Option<&(TreePath, TreePath)>) -> TreePath {
     let now = moved.map(|(at, now)| lower.rebase(at, now).unwrap_or_else(|| now.clone()));
     now.unwrap_or_else(|| lower.clone())

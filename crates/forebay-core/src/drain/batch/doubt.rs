@@ -56,14 +56,10 @@ impl CopyBatch {
                 found.is_some_and(is_other)
             };
             let path_of = |nth: usize| candidate.task.ready[nth].0.clone();
-            let mut dirs = looks.iter().skip(1).step_by(2);
+            let dirs = looks.iter().skip(1).step_by(2);
             let lacks_dir = dirs.clone().position(is_no_dir).map(path_of);
-            let mut within = candidate.task.within.iter();
-            let is_in_other = |dir| {
-                within
-                    .next()
-                    .is_some_and(|within| is_other_dir(*within, dir))
-            };
+            let mut dirs = dirs.zip(&candidate.task.within);
+            let is_in_other = |(dir, within): (_, &_)| is_other_dir(*within, dir);
             let other_dir = dirs.position(is_in_other).map(path_of);
             let placed = looks.into_iter().step_by(2).map(is_placed);
             candidate.placed = placed.collect();
