@@ -6,9 +6,10 @@ use super::history::{Outcome, Texts, Thing, ino};
 use super::plan::{Calm, Plan};
 use super::random::Random;
 use super::trace::{Trace, Way};
-use forebay_core::bridge::Message;
-use forebay_core::record::{BridgeId, ObjectId, ObjectName, Token};
+use forebay_core::bridge::{Body, Message};
+use forebay_core::record::{BridgeId, Kind, ObjectId, ObjectName, PathRecord, Token};
 use forebay_core::storage::StorageOrder;
+use forebay_core::table::Change;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Something that happens at a moment. Times are virtual, in microseconds.
@@ -290,6 +291,9 @@ pub(super) struct Env {
     pub(super) counts: Counts,
     /// What a request made, as soon as some table names it.
     pub(super) made: BTreeMap<Token, Thing>,
+    /// What bridges were asked to record of what requests made. That it was decided is known from an answer alone, if a loss
+    /// of power undoes the decision before the record is written.
+    pub(super) prepared: BTreeMap<Token, Thing>,
     /// Objects that any table has ever named.
     pub(super) objects: BTreeSet<ObjectName>,
     /// What was written last to what users know by this number.
@@ -344,6 +348,7 @@ impl Env {
             trace,
             counts: Counts::default(),
             made: BTreeMap::new(),
+            prepared: BTreeMap::new(),
             objects: BTreeSet::new(),
             contents: BTreeMap::new(),
             identities: BTreeMap::new(),
@@ -568,6 +573,9 @@ impl Env {
     /// A message goes out to another bridge, and arrives never, once or twice, at any time.
     pub(super) fn send(&mut self, from: BridgeId, to: BridgeId, message: Message) {
         self.counts.messages += 1;
+        if let Body::Prepare { part, .. } = &message.body {
+            self.note_prepared(&part.changes);
+        }
         if self.random.chance(self.weather.drop) || self.is_cut(from, to) {
             self.trace.message(Way::Lost, from, to, self.now, &message);
             return;
@@ -579,6 +587,25 @@ impl Env {
             let message = message.clone();
             self.after(delay, Event::Message { from, to, message });
         }
+    }
+
+    fn note_prepared(&mut self, changes: &[Change]) {
+        for change in changes {
+            if let Change::Put { record, .. } = change
+                && let Some(thing) = self.made_by(record)
+            {
+                self.prepared.insert(record.token, thing);
+            }
+        }
+    }
+
+    /// What the request of a record has made, unless that is a copy of what was there before.
+    pub(super) fn made_by(&self, record: &PathRecord) -> Option<Thing> {
+        let is_shown = !matches!(record.kind, Kind::Moved | Kind::Whiteout);
+        (is_shown && !self.copies.contains_key(&record.object.oid)).then_some(Thing {
+            ino: record.ino,
+            kind: record.kind,
+        })
     }
 
     fn is_cut(&mut self, from: BridgeId, to: BridgeId) -> bool {

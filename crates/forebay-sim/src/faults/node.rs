@@ -5,7 +5,6 @@ use super::between::Deed;
 use super::disk::{Disk, Work, is_dir};
 use super::drain::Draining;
 use super::env::{Alarm, Env, Event};
-use super::history::Thing;
 use super::in_place::InPlace;
 use super::labels::Labeling;
 use super::look::Hand;
@@ -616,17 +615,12 @@ impl Node {
 
     /// A record is there: notes what its request has made, unless that is a copy of what was there before.
     fn note_made(&mut self, record: &PathRecord, env: &mut Env) {
-        let is_shown = !matches!(record.kind, Kind::Moved | Kind::Whiteout);
-        if is_shown && !env.copies.contains_key(&record.object.oid) {
-            let thing = Thing {
-                ino: record.ino,
-                kind: record.kind,
-            };
+        if let Some(thing) = env.made_by(record) {
             env.made.entry(record.token).or_insert(thing);
         }
         self.settle(record.object);
         self.leaves_register(record.object);
-        if is_shown {
+        if !matches!(record.kind, Kind::Moved | Kind::Whiteout) {
             env.copy_counts(record.object.oid);
         }
         env.objects.insert(record.object);

@@ -120,10 +120,16 @@ impl World {
                 ..call.clone()
             })
             .collect();
-        // What was decided then, and written later, is known by now.
+        // What was decided then, and written later, is known by now; what was answered then, and undone before it was
+        // written, from what was prepared.
         let made = |call: &Call| {
+            let prepared = || {
+                let prepared = self.env.prepared.get(&call.token);
+                prepared.filter(|_| call.answered.is_some())
+            };
             let made = loss.made.get(&call.token);
-            made.or_else(|| self.env.made.get(&call.token)).copied()
+            let made = made.or_else(|| self.env.made.get(&call.token));
+            made.or_else(prepared).copied()
         };
         let first = &self.workload.lower;
         linear::explain(&calls, first, None, &loss.ended, &self.env.texts, made)
