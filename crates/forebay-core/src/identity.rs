@@ -252,11 +252,14 @@ impl Identity {
         }
     }
 
-    /// Of something with these attributes that was renamed in the buffer: see [`Identity::leaving`]. A file that is made later with the
-    /// same inode number is another one.
+    /// Of something with these attributes that was renamed in the buffer: see [`Identity::leaving`]. What is made later with the same inode
+    /// number is another one.
     pub fn of_leaving(attr: &Attr) -> Self {
+        if attr.is_dir() {
+            return Self::of_dir(attr).leaving();
+        }
         let known = Self::of(attr).leaving();
-        if attr.is_dir() || attr.btime == Timestamp::default() {
+        if attr.btime == Timestamp::default() {
             return known;
         }
         Identity {
@@ -340,7 +343,7 @@ impl Identity {
         let now = Self::new(attr, self.state & IN_FULL != 0);
         let is_dir = |state: u64| state & IS_DIR != 0;
         match (is_dir(self.state), is_dir(now.state)) {
-            (true, true) => self.has_number_of(now),
+            (true, true) => self.is_inode_of(attr),
             (false, false) if self.may_change(attr) => self.is_inode_of(attr),
             (false, false) => self.is_same(now),
             _ => false,
@@ -359,10 +362,11 @@ impl Identity {
         self.is_same_inode(Self::new(now, false)) && !(is_other && may_tell)
     }
 
-    /// See [`BORN`].
+    /// A hash of the time of birth of what was renamed, or 0 if that is not known: see [`BORN`].
     fn birth(self) -> u64 {
         match self.state & (LEAVING | IN_FULL | IS_DIR) {
             LEAVING => self.state & BORN,
+            known if known == LEAVING | IS_DIR => self.state & !BELOW_BODY,
             _ => 0,
         }
     }

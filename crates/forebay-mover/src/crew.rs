@@ -145,6 +145,7 @@ mod tests {
                 },
                 known: None,
                 within: None,
+                knows_dirs: true,
             }))
         };
         for ticket in 0..9 {

@@ -315,12 +315,10 @@ fn ensure_dir(
         listed.and_then(read).is_ok() && entries.is_empty()
     };
     let by = sys::my_ids().0;
+    let around = sys::stat(dir.as_fd(), b"").during("stat")?;
     let is_it = match is_made {
-        true => {
-            let around = sys::stat(dir.as_fd(), b"").during("stat")?.uid;
-            NewDir::is_made(&found, by, around, is_empty)
-        }
-        false => new.may_be(&found, &own()?, by, is_empty),
+        true => NewDir::is_made(&found, by, around.uid, is_empty),
+        false => new.may_be(&found, &own()?, by, &around, is_empty),
     };
     if !is_it {
         return Err(Errno::EXIST).during("mkdir");
@@ -631,6 +629,7 @@ mod tests {
             },
             known: None,
             within: None,
+            knows_dirs: true,
         }
     }
 

@@ -231,22 +231,30 @@ pub struct NewDir {
     pub known: Option<Identity>,
     /// See [`crate::record::Dirs::within`].
     pub within: Option<Identity>,
+    /// See [`crate::facts::Settings::knows_dirs`].
+    pub knows_dirs: bool,
 }
 
 impl NewDir {
-    /// May the directory that was found there be taken for it? It will get the attributes of the backing directory, which are
-    /// `own`: that of another user must not. A drain by the user `by` that was killed may have made it and not have noted that,
-    /// and a network file system may have made it and lost the answer.
+    /// May the directory that was found there, in the directory `around`, be taken for it? It will get the attributes of the backing
+    /// directory, which are `own`: that of another user must not, nor one that others may have moved there. A drain by the user `by`
+    /// that was killed may have made it and not have noted that, and a network file system may have made it and lost the answer.
     pub fn may_be(
         &self,
         found: &Attr,
         own: &Attr,
         by: u32,
+        around: &Attr,
         is_empty: impl FnOnce() -> bool,
     ) -> bool {
         let is_known = self.known.is_some_and(|known| known.is_dir_of(found));
+        let is_shared = around.mode & 0o022 != 0 && around.mode & libc::S_ISVTX == 0;
+        let is_put_by_owner = || [own.uid, 0].contains(&around.uid) && !is_shared;
+        // What is known has another number now.
+        let is_told_by_owner = !self.knows_dirs && self.known.is_some();
+        let is_of_owner = || found.uid == own.uid && (is_told_by_owner || is_put_by_owner());
         let is_just_made = || found.uid == by && found.mode & 0o777 == NEW_DIR_MODE && is_empty();
-        found.is_dir() && (is_known || found.uid == own.uid || is_just_made())
+        found.is_dir() && (is_known || is_of_owner() || is_just_made())
     }
 
     /// Is this what was made a moment ago by the user `by`, in a directory of the user `around`? The call that makes a directory
@@ -611,7 +619,8 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_is_found_is_taken_for_a_new_one_only_if_it_is_known_or_of_the_same_user() {
+    fn a_directory_that_is_found_is_taken_for_a_new_one_only_if_it_is_known_or_its_owner_has_put_it_there()
+     {
         let dir = |uid, mode| Attr {
             ino: 5,
             mode: libc::S_IFDIR | mode,
@@ -619,7 +628,7 @@ mod tests {
             ..Attr::default()
         };
         let (root, user, other) = (0, 1001, 1002);
-        let new = |known| NewDir {
+        let new = |known, knows_dirs| NewDir {
             path: TreePath::new("d").unwrap(),
             object: ObjectName {
                 oid: ObjectId::new(BridgeId(1), 1, 1),
@@ -627,10 +636,12 @@ mod tests {
             },
             known,
             within: None,
+            knows_dirs,
         };
         let own = dir(user, 0o755);
-        let may_be =
-            |known, found: &Attr, by, is_empty| new(known).may_be(found, &own, by, || is_empty);
+        let may_be = |known, found: &Attr, by, is_empty| {
+            new(known, true).may_be(found, &own, by, &dir(user, 0o755), || is_empty)
+        };
         assert!(may_be(None, &dir(user, 0o777), user, false));
         assert!(!may_be(None, &dir(other, 0o777), user, false));
         let known = Some(Identity::of_dir(&dir(other, 0o777)));
@@ -645,6 +656,23 @@ mod tests {
             ..dir(user, 0)
         };
         assert!(!may_be(None, &file, user, true));
+        // Others may have moved one of the user there.
+        let in_dir = |known, knows_dirs, around: &Attr| {
+            new(known, knows_dirs).may_be(&dir(user, 0o700), &own, root, around, || false)
+        };
+        assert!(in_dir(None, true, &dir(root, 0o755)));
+        assert!(in_dir(None, true, &dir(root, 0o1777)));
+        assert!(!in_dir(None, true, &dir(other, 0o755)));
+        assert!(!in_dir(None, true, &dir(other, 0o1777)));
+        assert!(!in_dir(None, true, &dir(user, 0o775)));
+        let another = Some(Identity::of_dir(&Attr {
+            ino: 6,
+            ..dir(user, 0o700)
+        }));
+        assert!(!in_dir(another, true, &dir(other, 0o755)));
+        // Where numbers tell nothing the owner tells it.
+        assert!(in_dir(another, false, &dir(other, 0o755)));
+        assert!(!in_dir(None, false, &dir(other, 0o755)));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use super::sheet::{Reason, Sheet};
 use super::strand::{Strand, with_outcomes};
 use crate::bridge::ReadSet;
 use crate::facts::{Attr, Outcome};
+use crate::identity::Identity;
 use crate::path::TreePath;
 use crate::record::{Kind, PathRecord};
 use std::collections::VecDeque;
@@ -106,12 +107,18 @@ impl Dress {
 }
 
 impl Wearer {
-    /// True if the PFS already shows its attributes. Every entry that came or went has changed its times.
-    fn is_dressed(&self) -> bool {
+    /// True if the PFS already shows its attributes, or others have moved it since it got them. Every entry that came or went has
+    /// changed its times.
+    fn is_dressed(&self, is: Identity, knows_dirs: bool) -> bool {
         let shown = |attr: &Attr| (attr.mode & 0o7777, attr.mtime);
+        let is_there = |found: &Attr| !knows_dirs || is.is_dir_of(found);
+        let looks_so = |found: &Attr| shown(found) == shown(&self.attr);
         !self.has_strays
             && self.record.drained == Some(stamp(&self.attr))
-            && self.found.as_ref().map(shown) == Some(shown(&self.attr))
+            && self
+                .found
+                .as_ref()
+                .is_none_or(|found| !is_there(found) || looks_so(found))
     }
 }
 
@@ -186,7 +193,7 @@ impl Strand for Dress {
                     let Some(is) = wearer.record.replaces else {
                         continue;
                     };
-                    if is_put_off || wearer.is_dressed() {
+                    if is_put_off || wearer.is_dressed(is, facts.knows_dirs()) {
                         continue;
                     }
                     let act = Act::Dress {

@@ -80,6 +80,7 @@ impl Context<'_> {
             && exchange
         {
             self.check_new_parent(&dst, replaced, &src)?;
+            self.walk.check_vacant(&src)?;
             return self.exchange((&src, is_dir), (&dst, dst_is_dir));
         }
         check_name(&dst)?;
@@ -139,6 +140,7 @@ impl Context<'_> {
                 let moved = PathRecord {
                     version: self.facts.next_version(),
                     token: self.request.token,
+                    arriving: arriving(&src.path, record),
                     dirs: Dirs {
                         within: self.within(&dst.dir, WRITE | SEARCH)?,
                         ..record.dirs()
@@ -204,6 +206,7 @@ impl Context<'_> {
             let dirs = record.dirs();
             let moved = PathRecord {
                 version: self.facts.next_version(),
+                arriving: arriving(path, record),
                 dirs: Dirs {
                     within: dirs.within.filter(|_| !is_new_place),
                     ..dirs
@@ -218,6 +221,13 @@ impl Context<'_> {
         }
         Ok(())
     }
+}
+
+/// [`PathRecord::arriving`] of what gets another path. A directory that has opened is known from where it is.
+fn arriving(from: &TreePath, record: &PathRecord) -> Option<Box<Identity>> {
+    let opened = record.dirs().within.filter(|_| record.is_open_at(from));
+    let opened = opened.map(|dir| Box::new(dir.leaving()));
+    opened.or_else(|| record.arriving.clone())
 }
 
 /// Two names of one object: POSIX asks that a rename of one to the other does nothing.

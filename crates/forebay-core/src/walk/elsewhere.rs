@@ -42,15 +42,17 @@ impl Walk<'_> {
         Ok(now.is_some_and(|now| !within.is_dir_of(&now)))
     }
 
-    /// EBUSY if something else waits for this name, at which nothing shows: something that was renamed to it, or things in a directory that
-    /// had this path. The user of the bridge may take its place.
+    /// EBUSY if something else waits for this name, at which nothing or no directory shows: something that was renamed to it, or things in
+    /// a directory that had this path. The user of the bridge may take its place.
     pub fn check_vacant(&self, found: &Found) -> Outcome<()> {
-        if self.cred.uid == self.settings.bridge_uid || found.node.is_some() {
+        let is_dir = found.node.as_ref().is_some_and(|node| self.is_dir(node));
+        if self.cred.uid == self.settings.bridge_uid || is_dir {
             return Ok(());
         }
-        let is_removed = match &found.record {
-            Some(record) if record.is_visible() => return errno(libc::EBUSY),
-            record => record.is_some(),
+        let is_removed = match (&found.node, &found.record) {
+            (None, Some(record)) if record.is_visible() => return errno(libc::EBUSY),
+            (None, record) => record.is_some(),
+            (Some(_), _) => false,
         };
         if !is_removed && matches!(found.dir.place, Place::Born(_)) {
             return Ok(());

@@ -511,7 +511,10 @@ impl Pfs {
         let path = &new.path;
         let is_empty = self.below(path).len() == 1;
         match self.attr(path) {
-            Some(found) if new.may_be(&found, own, 0, || is_empty) => Ok(Identity::of_dir(&found)),
+            // In no directory others may put what is its owner's.
+            Some(found) if new.may_be(&found, own, 0, own, || is_empty) => {
+                Ok(Identity::of_dir(&found))
+            }
             Some(_) => refuse("mkdir", libc::EEXIST),
             None if !self.has_dir(path) => refuse("mkdir", libc::ENOENT),
             None if self.is_full() => refuse("mkdir", libc::ENOSPC),

@@ -547,9 +547,15 @@ fn nobody_else_takes_a_name_at_which_something_waits() {
     // Nor by way of something else that has its place for a while, or of a directory around it.
     let around = "mallory sh -c 'mv pfs/w/mid pfs/w/m3; echo f > pfs/w/v'";
     by_root(&stage, around).ends_with(0);
-    let takes = "mallory rm pfs/w/v; mallory mkdir pfs/w/v; mallory mkdir pfs/w/mid pfs/w/mid/v; mallory cat pfs/w/v/s";
+    let exchange = "import ctypes, os; libc = ctypes.CDLL(None, use_errno=True); \
+                    libc.renameat2(-100, b'pfs/w/mine', -100, b'pfs/w/v', 2) and print(os.strerror(ctypes.get_errno()))";
+    let takes = format!(
+        "mallory mkdir pfs/w/mine; mallory {} -c \"{exchange}\"; mallory mv -T pfs/w/own pfs/w/v; mallory mv pfs/w/v pfs/w/mine/v; \
+         mallory rm -f pfs/w/v; mallory mkdir pfs/w/v; mallory mkdir pfs/w/mid pfs/w/mid/v; mallory cat pfs/w/v/s; mallory rm -r pfs/w/mine",
+        common::PYTHON
+    );
     let said = finish(script(&format!("{{ {takes}; }} 2>&1"))).ends_with(0);
-    assert_eq!(said.out.lines().filter(refused).count(), 2, "{said:?}");
+    assert_eq!(said.out.lines().filter(refused).count(), 4, "{said:?}");
     assert!(!said.out.contains("secret"), "{said:?}");
     by_root(&stage, "mallory sh -c 'rm pfs/w/v; mv pfs/w/m3 pfs/w/mid'").ends_with(0);
     let back = "mallory sh -c 'mv pfs/w/v2 pfs/w/v; mv pfs/w/o/r2 pfs/w/o/r; rmdir pfs/w/mid; mv pfs/w/mid2 pfs/w/mid'";
@@ -560,6 +566,68 @@ fn nobody_else_takes_a_name_at_which_something_waits() {
     stage.say(&settle).ends_with(0);
     let now = by_root(&stage, "cat pfs/w/v/s pfs/t/r/s; ls pfs/w/mid/v").ends_with(0);
     assert_eq!(now.out, "secret\nsecret\ny\n");
+}
+
+/// A directory that was drained before it was renamed is known as well.
+#[test]
+fn what_was_drained_and_renamed_is_not_what_others_put_where_it_was() {
+    as_root!();
+    let stage = Stage::new();
+    by_root(&stage, BEFORE).ends_with(0);
+    let before = "mkdir -m 755 pfs/top/vd/D pfs/top/vd/D/E; echo secret > pfs/top/vd/D/s; echo secret > pfs/top/vd/D/E/s; chown -R 1000 pfs/top/vd";
+    by_root(&stage, before).ends_with(0);
+    let make = "mallory sh -c 'mkdir -p pfs/top/nd/D/E; echo x > pfs/top/nd/D/E/x'";
+    finish(run(&stage, &["--keep", "-q"], make)).ends_with(0);
+    let rename = "mallory mv pfs/top/nd/D pfs/top/q";
+    finish(run(&stage, &["--no-drain", "-q"], rename)).ends_with(0);
+    by_root(&stage, SWAP).ends_with(0);
+    let look = "set +e; mallory ls pfs/top/q pfs/top/q/E; mallory cat pfs/top/q/s pfs/top/q/E/s pfs/top/q/E/x; true";
+    let said = finish(run(&stage, &["--no-drain", "-q"], look)).ends_with(0);
+    assert_eq!(said.out, "", "{said:?}");
+    by_root(
+        &stage,
+        "mallory mv pfs/top/nd pfs/top/vd; mallory mv pfs/top/gone pfs/top/nd",
+    )
+    .ends_with(0);
+    stage.say(&["drain", "--buffer", "pfs"]).ends_with(0);
+    let now = by_root(&stage, "cat pfs/top/q/E/x pfs/top/vd/D/E/s").ends_with(0);
+    assert_eq!(now.out, "x\nsecret\n");
+}
+
+/// Others may move a directory that a drain has made, and a private one of the same user to its place.
+#[test]
+fn what_a_drain_has_made_is_not_made_again_where_others_have_moved_it_and_what_has_its_place_gets_nothing()
+ {
+    as_root!();
+    let stage = Stage::new();
+    by_root(&stage, BEFORE).ends_with(0);
+    let open = "mallory sh -c 'umask 0; mkdir pfs/top/open pfs/top/other'; mkdir -m 777 pfs/g; chmod 777 pfs/g; \
+                mv pfs/top/vd pfs/top/open/p";
+    by_root(&stage, open).ends_with(0);
+    let make = "victim sh -c 'umask 0; mkdir pfs/top/open/a pfs/top/open/b pfs/top/other/c; echo x > pfs/g/x'";
+    finish(run(&stage, &["--no-drain", "-q"], make)).ends_with(0);
+    by_root(&stage, "mv pfs/g pfs/gg").ends_with(0);
+    // What is left keeps all in the buffer.
+    let drain = || stage.say(&["drain", "--buffer", "pfs"]).ends_with(75);
+    drain();
+    let swap = "mallory sh -c 'cd pfs/top; mv open/a a2; mv open/b b2; mv open/p open/b; mv other o2; mkdir other'";
+    by_root(&stage, swap).ends_with(0);
+    drain();
+    let look = "cd pfs/top; stat -c %u:%a a2 b2 o2/c open/b";
+    let now = by_root(&stage, look).ends_with(0);
+    let is_gone = |at: &str| !fs::exists(stage.path(at)).unwrap();
+    assert!(
+        is_gone("pfs/top/open/a") && is_gone("pfs/top/other/c"),
+        "{now:?}"
+    );
+    assert_eq!(now.out, "1000:777\n1000:777\n1000:777\n1000:700\n");
+    // Nor where one is to be made for the first time.
+    let make = "victim sh -c 'umask 0; mkdir pfs/top/open/n; echo y > pfs/top/open/n/y'";
+    finish(run(&stage, &["--no-drain", "-q"], make)).ends_with(0);
+    by_root(&stage, "mallory mv pfs/top/open/b pfs/top/open/n").ends_with(0);
+    drain().tells("top/open/n");
+    let now = by_root(&stage, "stat -c %u:%a pfs/top/open/n; ls pfs/top/open/n").ends_with(0);
+    assert_eq!(now.out, "1000:700\nconf\n");
 }
 
 /// `..` leads to the directory above, and not to one that has its place.

@@ -144,6 +144,8 @@ pub(super) struct Move {
     has_looked_again: bool,
     /// See [`crate::record::Dirs::within`].
     within: Option<Identity>,
+    /// See [`crate::facts::Settings::knows_dirs`].
+    knows_dirs: bool,
     /// Of a file that is to go, from the mark on.
     going: Option<Going>,
     /// It may have stayed on its way out.
@@ -173,6 +175,7 @@ impl Move {
             has_cleared: false,
             has_looked_again: false,
             within: None,
+            knows_dirs: true,
             going: None,
             may_be_on_its_way: false,
         }
@@ -213,6 +216,7 @@ impl Move {
 
     /// See [`crate::record::Dirs::within`], of what is at its path.
     fn learn_within(&mut self, facts: &dyn DrainFacts) -> Outcome<()> {
+        self.knows_dirs = facts.knows_dirs();
         self.within = match self.marked.iter().find(|(path, _)| *path == self.path) {
             Some((path, record)) => within(facts, path, record)?,
             None => None,
@@ -247,6 +251,7 @@ impl Move {
             object: record.object,
             known: self.known.or(record.replaces),
             within: self.within,
+            knows_dirs: self.knows_dirs,
         })
     }
 
