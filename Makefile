@@ -5,7 +5,7 @@ SHELL := /bin/bash
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test bench collective coll-perf durable soak lint fuzz clean
+.PHONY: help setup build demo test bench collective coll-perf durable soak users lint fuzz clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ durable: build ## what waits for the disk (SQLite, PostgreSQL, fsync), natively 
 
 soak: build ## kills, full disks, neighbours and a failing PFS for an hour, by root; SECONDS=600 for less
 	scripts/soak.py --seconds $(or $(SECONDS),3600) $(ARGS)
+
+users: build ## several users of a buffer of root, who also rename directories past it; ARGS="--first 1 --seeds 200", by root
+	scripts/users.py $(ARGS)
 
 lint: ## formatting, clippy, the rules of the house and the documentation, warnings forbidden
 	cargo fmt --all --check
