@@ -214,7 +214,7 @@ impl Context<'_> {
                 .boxed(),
                 ..record.clone().over(hidden)
             };
-            if moved.hides != record.hides {
+            if (&moved.hides, &moved.arriving) != (&record.hides, &record.arriving) {
                 plan.relabel(moved.object, &new_path);
             }
             plan.put(new_path, moved);
