@@ -108,16 +108,17 @@ class Hands:
             os.link(at, there, src_dir_fd=fd, dst_dir_fd=there_fd, follow_symlinks=False)
         elif kind == "probe":
             # May the user change this entry, and what it names?
-            parent, fd_or_dir = os.path.dirname(at) or ".", fd
+            parent = os.path.dirname(at) or "."
             try:
                 entry = os.stat(at, dir_fd=fd, follow_symlinks=False).st_mode
             except OSError:
                 entry = None
-            writable = os.access(parent, os.W_OK | os.X_OK, dir_fd=fd_or_dir)
+            writable = os.access(parent, os.W_OK | os.X_OK, dir_fd=fd)
             return [entry, writable, entry is not None and os.access(at, os.W_OK, dir_fd=fd)]
         elif kind == "walk":
             # All that the user can look at, and read.
             seen = []
+
             def enter(at, fd):
                 for name in NAMES:
                     path = os.path.join(at, name)
@@ -179,7 +180,7 @@ class Worker:
 class Machine:
     def __init__(self, forebay, pfs, storage, twin, seed, steps):
         self.forebay, self.pfs, self.storage, self.twin = forebay, pfs, storage, twin
-        self.random, self.steps, self.seed = random.Random(seed), steps, seed
+        self.random, self.steps = random.Random(seed), steps
         self.log, self.counts, self.bad = [], {}, []
         # Numbers of directories by their inodes on the PFS, and where they are in the twin by their inodes there.
         self.on_pfs, self.in_twin = {}, {}
@@ -214,7 +215,7 @@ class Machine:
 
     def pair(self):
         """Which directory of the twin is which one of the PFS: those that are known stay so, and others are found below them by name."""
-        was = {inode: number for inode, number in self.on_pfs.items()}
+        was = dict(self.on_pfs)
         twins = {number: inode for inode, number in self.in_twin.items()}
         self.pfs_dirs, self.twin_dirs = self.dirs(self.pfs), self.dirs(self.twin)
         at = {inode: path for path, inode in self.twin_dirs.items()}
@@ -285,10 +286,10 @@ class Machine:
         self.bad.append(self.log[-1])
 
     def run(self):
-        env_run = [self.forebay, "run", "--buffer", self.pfs, "--storage", self.storage, "-q", "--no-record", "--no-drain", "--"]
+        in_buffer = [self.forebay, "run", "--buffer", self.pfs, "--storage", self.storage, "-q", "--no-record", "--no-drain", "--"]
         subprocess.run([self.forebay, "up", "--buffer", self.pfs, "--storage", self.storage], check=True,
                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        self.inside = {u[0]: Worker(u, env_run) for u in USERS}
+        self.inside = {u[0]: Worker(u, in_buffer) for u in USERS}
         self.outside = {u[0]: Worker(u) for u in USERS}
         try:
             for self.step in range(self.steps if self.replayed is None else len(self.replayed)):
@@ -473,7 +474,7 @@ class Machine:
         entry, parent, itself = probe
         if kind in ("chmod", "utime"):
             return entry is not None
-        if kind in ("append",) or (kind == "put" and entry is not None):
+        if kind == "append" or kind == "put" and entry is not None:
             return itself
         return parent
 
@@ -490,8 +491,8 @@ class Machine:
         r = self.random
         self.pair()
         pfs_at = {self.on_pfs[i]: p for p, i in self.pfs_dirs.items() if i in self.on_pfs}
-        twin_at = {self.in_twin[i]: p for p, i in self.twin_dirs.items() if i in self.in_twin}
-        both = sorted(n for n in pfs_at if n in twin_at and pfs_at[n] != "")
+        in_twin = {self.in_twin[i] for i in self.twin_dirs.values() if i in self.in_twin}
+        both = sorted(n for n in pfs_at if n in in_twin and pfs_at[n] != "")
         if len(both) < 2:
             return
         one, other = r.sample(both, 2)
@@ -522,7 +523,7 @@ class Machine:
         try:
             rename(*ends, flags)
         except OSError:
-            return
+            return None
         op = {"kind": "rename", "path": pfs_at, "to": pfs_to, "flags": flags}
         said = self.outside[user].ask(self.pfs, op)
         if said == "ok":
@@ -547,7 +548,6 @@ class Machine:
             self.wrong("drain", done.returncode, done.stdout)
         self.pair()
         after = self.entries(self.pfs, self.on_pfs)
-        self.last_drain = done
         wanted = self.entries(self.twin, self.in_twin)
         all_wanted = None
         for key in sorted(before.keys() | after.keys() | wanted.keys(), key=str):
@@ -555,8 +555,7 @@ class Machine:
             if a == w or (a == b and done.returncode == 75):
                 continue
             all_wanted = all_wanted or {(what, uid) for _, what, uid, _ in wanted.values()}
-            # What was removed has gone before something else can come there.
-            # What is exchanged may wait under a name of the drain, and a directory that a drain has made may go first.
+            # What was removed has gone before something else can come there. What is exchanged may wait under a name of the drain, and a directory that a drain has made may go first.
             if a is None and done.returncode == 75 and (b[1:3] not in all_wanted or b[1] in ("dir", *self.aside())):
                 continue
             # Where others have moved a directory, what was removed from it counts as removed with it.

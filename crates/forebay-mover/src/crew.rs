@@ -146,6 +146,7 @@ mod tests {
                 known: None,
                 within: None,
                 knows_dirs: true,
+                was_made: false,
             }))
         };
         for ticket in 0..9 {

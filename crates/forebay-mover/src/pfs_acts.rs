@@ -297,11 +297,12 @@ fn ensure_dir(
     let name = new.path.name();
     let dir = pfs::parent(lower, &new.path)?;
     pfs::check_within(dir.as_fd(), new.within)?;
-    let is_made = match sys::mkdir(dir.as_fd(), name, drain::NEW_DIR_MODE) {
-        Ok(()) => true,
-        Err(Errno::EXIST) => false,
-        Err(e) => return Err(e).during("mkdir"),
-    };
+    let is_made = !new.was_made
+        && match sys::mkdir(dir.as_fd(), name, drain::NEW_DIR_MODE) {
+            Ok(()) => true,
+            Err(Errno::EXIST) => false,
+            Err(e) => return Err(e).during("mkdir"),
+        };
     let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW;
     let there = match sys::open(dir.as_fd(), name, flags, 0) {
         Err(Errno::NOTDIR | Errno::LOOP) => return Err(Errno::EXIST).during("mkdir"),
@@ -630,6 +631,7 @@ mod tests {
             known: None,
             within: None,
             knows_dirs: true,
+            was_made: false,
         }
     }
 

@@ -233,9 +233,17 @@ pub struct NewDir {
     pub within: Option<Identity>,
     /// See [`crate::facts::Settings::knows_dirs`].
     pub knows_dirs: bool,
+    /// An earlier pass has made it. It is not made again, and nothing else is taken for it.
+    pub was_made: bool,
 }
 
 impl NewDir {
+    /// Does this say that it is not where it was? Nothing is there, or something else, or another directory has the place of the one around.
+    pub(super) fn is_absent(trouble: Trouble) -> bool {
+        matches!(trouble.errno, libc::ENOENT | libc::ENOTDIR | libc::EEXIST)
+            || trouble.operation == OTHER_DIR
+    }
+
     /// May the directory that was found there, in the directory `around`, be taken for it? It will get the attributes of the backing
     /// directory, which are `own`: that of another user must not, nor one that others may have moved there. A drain by the user `by`
     /// that was killed may have made it and not have noted that, and a network file system may have made it and lost the answer.
@@ -254,7 +262,8 @@ impl NewDir {
         let is_told_by_owner = !self.knows_dirs && self.known.is_some();
         let is_of_owner = || found.uid == own.uid && (is_told_by_owner || is_put_by_owner());
         let is_just_made = || found.uid == by && found.mode & 0o777 == NEW_DIR_MODE && is_empty();
-        found.is_dir() && (is_known || is_of_owner() || is_just_made())
+        let is_taken = || !self.was_made && (is_of_owner() || is_just_made());
+        found.is_dir() && (is_known || is_taken())
     }
 
     /// Is this what was made a moment ago by the user `by`, in a directory of the user `around`? The call that makes a directory
@@ -637,6 +646,7 @@ mod tests {
             known,
             within: None,
             knows_dirs,
+            was_made: false,
         };
         let own = dir(user, 0o755);
         let may_be = |known, found: &Attr, by, is_empty| {
@@ -673,6 +683,11 @@ mod tests {
         // Where numbers tell nothing the owner tells it.
         assert!(in_dir(another, false, &dir(other, 0o755)));
         assert!(!in_dir(None, false, &dir(other, 0o755)));
+        let made = NewDir {
+            was_made: true,
+            ..new(another, true)
+        };
+        assert!(!made.may_be(&dir(user, 0o700), &own, user, &own, || true));
     }
 
     #[test]

@@ -35,7 +35,7 @@ struct Wearer {
     path: TreePath,
     record: PathRecord,
     attr: Attr,
-    found: Option<Attr>,
+    found: Work<Option<Attr>>,
     has_strays: bool,
 }
 
@@ -82,7 +82,7 @@ impl Dress {
                 path,
                 record,
                 attr,
-                found: found.ok().flatten(),
+                found,
                 has_strays: false,
             });
         }
@@ -118,7 +118,7 @@ impl Wearer {
             && self
                 .found
                 .as_ref()
-                .is_none_or(|found| !is_there(found) || looks_so(found))
+                .is_ok_and(|found| found.as_ref().is_none_or(|f| !is_there(f) || looks_so(f)))
     }
 }
 

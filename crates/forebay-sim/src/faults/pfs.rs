@@ -516,7 +516,7 @@ impl Pfs {
                 Ok(Identity::of_dir(&found))
             }
             Some(_) => refuse("mkdir", libc::EEXIST),
-            None if !self.has_dir(path) => refuse("mkdir", libc::ENOENT),
+            None if new.was_made || !self.has_dir(path) => refuse("mkdir", libc::ENOENT),
             None if self.is_full() => refuse("mkdir", libc::ENOSPC),
             None => {
                 // It has the number of the directory that it stands for, and keeps it when it is dressed.

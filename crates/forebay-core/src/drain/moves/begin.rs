@@ -323,20 +323,17 @@ impl Move {
         }
         self.may_have_been_made = record.drained.is_some();
         if self.may_have_been_made && record.drained != Some(OURS) {
-            let is_known = record.replaces.is_some() && facts.knows_dirs();
-            if is_known && !has_something_new(facts, &self.path)? {
-                // Others may have moved or removed it. Nothing is to come there.
-                self.state = State::End;
-                return Ok(());
-            }
-            // It is known to be there; perhaps it is no more.
+            // It is known to have been there; perhaps others have moved or removed it.
             self.is_unmarked = true;
         }
+        self.knows_dirs = facts.knows_dirs();
         self.known = record.replaces;
         self.marked = vec![(self.path.clone(), record)];
-        self.learn_within(facts)?;
         self.state = match self.is_unmarked {
-            true => State::Act(self.make_dir()),
+            true => {
+                self.learn_within(facts)?;
+                State::Act(self.make_dir())
+            }
             // A request that would move or remove it waits: whether it is there is not certain.
             false => State::Mark,
         };
@@ -345,10 +342,10 @@ impl Move {
 }
 
 /// Is something directly in this directory that was not drained yet, and that is bound to no other one that had its place?
-fn has_something_new(facts: &dyn DrainFacts, dir: &TreePath) -> Outcome<bool> {
+pub(super) fn has_something_new(facts: &dyn DrainFacts, dir: &TreePath) -> Outcome<bool> {
     let children = facts.children(dir, usize::MAX)?;
-    let is_due = |r: &PathRecord| r.drained.is_none() && r.dirs().within.is_none();
-    Ok(children.iter().any(|(_, record)| is_due(record)))
+    let is_new = |r: &PathRecord| r.drained.is_none() && r.dirs().within.is_none();
+    Ok(children.iter().any(|(_, record)| is_new(record)))
 }
 
 /// Something has to leave first what is to be replaced.

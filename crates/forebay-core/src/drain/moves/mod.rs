@@ -22,6 +22,7 @@ use crate::facts::{Attr, Outcome};
 use crate::identity::Identity;
 use crate::path::TreePath;
 use crate::record::{Kind, PathRecord};
+use begin::has_something_new;
 use std::collections::BTreeSet;
 
 /// Conflicts that one move survives before it is left for the next pass.
@@ -71,6 +72,8 @@ enum State {
     Suspect(Attr),
     Act(Act),
     Acting,
+    /// A directory that an earlier pass has made is not where it was: others have moved or removed it.
+    Absent,
     /// The PFS says that it has failed, and may have done it.
     Doubt,
     DoubtLater,
@@ -146,6 +149,8 @@ pub(super) struct Move {
     within: Option<Identity>,
     /// See [`crate::facts::Settings::knows_dirs`].
     knows_dirs: bool,
+    /// A directory that others have moved is made again: something new is to come into it.
+    is_needed: bool,
     /// Of a file that is to go, from the mark on.
     going: Option<Going>,
     /// It may have stayed on its way out.
@@ -176,6 +181,7 @@ impl Move {
             has_looked_again: false,
             within: None,
             knows_dirs: true,
+            is_needed: false,
             going: None,
             may_be_on_its_way: false,
         }
@@ -216,7 +222,6 @@ impl Move {
 
     /// See [`crate::record::Dirs::within`], of what is at its path.
     fn learn_within(&mut self, facts: &dyn DrainFacts) -> Outcome<()> {
-        self.knows_dirs = facts.knows_dirs();
         self.within = match self.marked.iter().find(|(path, _)| *path == self.path) {
             Some((path, record)) => within(facts, path, record)?,
             None => None,
@@ -244,6 +249,12 @@ impl Move {
         hides.map(TreePath::parent)
     }
 
+    /// Is it a directory that an earlier pass has made, and that is not made again without need?
+    fn was_made(&self) -> bool {
+        let (_, record) = &self.marked[0];
+        self.is_unmarked && self.knows_dirs && record.replaces.is_some() && !self.is_needed
+    }
+
     fn make_dir(&self) -> Act {
         let (path, record) = &self.marked[0];
         Act::MakeDir(NewDir {
@@ -252,6 +263,7 @@ impl Move {
             known: self.known.or(record.replaces),
             within: self.within,
             knows_dirs: self.knows_dirs,
+            was_made: self.was_made(),
         })
     }
 
@@ -504,6 +516,10 @@ impl Strand for Move {
                 }
                 let doubt = made.is_err_and(Trouble::may_be_done);
                 let is_noted = made.is_ok_and(|made| self.known == Some(made));
+                if self.was_made() && made.is_err_and(NewDir::is_absent) {
+                    self.state = State::Absent;
+                    return;
+                }
                 self.known = made.ok();
                 self.finish(made.map(drop));
                 self.state = match (self.is_unmarked, &self.outcome) {
@@ -625,6 +641,13 @@ impl Strand for Move {
                     let act = act.clone();
                     self.state = State::Acting;
                     return Ok(Some(act));
+                }
+                State::Absent => {
+                    self.is_needed = has_something_new(facts, &self.path)?;
+                    self.state = match self.is_needed {
+                        true => State::Act(self.make_dir()),
+                        false => State::End,
+                    };
                 }
                 State::DoubtLater => {
                     self.state = State::DoubtPausing;

@@ -68,6 +68,10 @@ impl World {
                 operation: "mkdir",
                 errno: libc::EEXIST,
             }),
+            None if new.was_made => Err(Trouble {
+                operation: "open directory",
+                errno: libc::ENOENT,
+            }),
             None => {
                 let before = self.pfs.clone();
                 self.pfs.insert(path.clone(), Node::Dir);
