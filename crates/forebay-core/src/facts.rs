@@ -248,6 +248,29 @@ impl LowerPage {
     }
 }
 
+/// A look at the PFS.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PfsLook {
+    /// `lstat` of what has this name there.
+    Attr(TreePath),
+    /// `lstat` of what was renamed in the buffer and is still there.
+    Renamed {
+        /// Where.
+        origin: TreePath,
+        /// In this directory, if that can be told again.
+        out_of: Option<Identity>,
+    },
+    /// Text of a symbolic link.
+    Link(TreePath),
+    /// The first names of a directory after one, sorted: a [`LowerPage`].
+    List {
+        /// Which directory.
+        dir: TreePath,
+        /// After this name.
+        after: Option<Vec<u8>>,
+    },
+}
+
 /// Something that must be obtained before `decide` can go on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Need {
@@ -277,17 +300,11 @@ pub enum Need {
     Names(ObjectId),
     /// What is at this path is being carried out on the PFS: look again when its record has changed.
     Settled(TreePath),
-    /// `lstat` of a path on the PFS.
-    Lower(TreePath),
-    /// Text of a symbolic link on the PFS.
-    LowerLink(TreePath),
-    /// The names of a PFS directory after one, a [`LowerPage`].
-    LowerList {
-        /// Which directory.
-        dir: TreePath,
-        /// After this name.
-        after: Option<Vec<u8>>,
-    },
+    /// A look at the PFS.
+    Look(PfsLook),
+    /// The request goes up further from where it begins, by so many levels at most. What was seen on the PFS is looked at anew, from so many
+    /// levels higher up ([`Facts::levels_above`]).
+    FurtherUp(usize),
     /// A new backing object.
     Object(Arc<NewObject>),
 }
@@ -352,8 +369,11 @@ pub trait Facts {
     fn has_strays(&self, _dir: ObjectName) -> Outcome<bool> {
         Ok(false)
     }
-    /// `lstat` on the PFS.
+    /// `lstat` on the PFS of what has this name there.
     fn lower(&self, path: &TreePath) -> Outcome<Option<Attr>>;
+    /// The same of what this record says was renamed and is still at `origin` there. `None`: others have removed it, or put something
+    /// else in its place or in that of its directory, as far as that can be told.
+    fn renamed(&self, origin: &TreePath, record: &PathRecord) -> Outcome<Option<Attr>>;
     /// Text of a symbolic link on the PFS.
     fn lower_link(&self, path: &TreePath) -> Outcome<Vec<u8>>;
     /// A page of a PFS directory that [covers](LowerPage::covers) `after`.
@@ -361,14 +381,8 @@ pub trait Facts {
     /// A symbolic link at this path is followed: the decision relies on it, and not on what lies below its path.
     fn followed(&self, _: &TreePath) {}
     /// So many directories above the one in which a request begins are looked at before that one, from the highest on: so each is
-    /// known to be in the one above.
-    fn levels_above(&self) -> usize {
-        usize::MAX
-    }
-    /// The request goes up further from where it begins, by so many levels at most. It is decided anew, and then they are so many more.
-    fn look_further_up(&self, _levels: usize) -> Stop {
-        Stop::Errno(libc::ESTALE)
-    }
+    /// known to be in the one above. For more there is [`Need::FurtherUp`].
+    fn levels_above(&self) -> usize;
     /// True if somebody has this PFS file open, so that a copy would part its users. Known only after an attempt to
     /// copy.
     fn is_held_in_place(&self, _: &TreePath) -> bool {

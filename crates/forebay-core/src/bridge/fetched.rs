@@ -148,10 +148,6 @@ pub fn is_of_others(need: &Need) -> bool {
         | Need::Below(_)
         | Need::Speakers { .. }
         | Need::Names(_) => true,
-        Need::Settled(_)
-        | Need::Lower(_)
-        | Need::LowerLink(_)
-        | Need::LowerList { .. }
-        | Need::Object(_) => false,
+        Need::Settled(_) | Need::Look(_) | Need::FurtherUp(_) | Need::Object(_) => false,
     }
 }

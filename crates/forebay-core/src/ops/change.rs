@@ -127,8 +127,8 @@ impl Context<'_> {
         Ok(match &dir.place {
             Place::Born(object) => Some(Touched::Object(*object)),
             Place::Merged(lower) => {
-                let dir = self.walk.lower_dir_attr(lower)?;
-                dir.map(|attr| Touched::Lower(lower.clone(), self.known_dir(&attr)))
+                let attr = self.walk.merged_attr(dir, lower)?;
+                attr.map(|attr| Touched::Lower(lower.clone(), self.known_dir(&attr)))
             }
         })
     }
@@ -179,7 +179,7 @@ impl Context<'_> {
             }
             // What was renamed, and removed by others, nobody sees.
             let there = match &record.origin {
-                Some(origin) => self.facts.lower(origin)?,
+                Some(origin) => self.facts.renamed(origin, record)?,
                 None => None,
             };
             if there.is_some() {

@@ -168,7 +168,7 @@ impl Context<'_> {
         if attr.uid != self.settings.bridge_uid || !self.cred.in_group(attr.gid) {
             return Ok(false);
         }
-        let dir = self.walk.lower_dir_attr(&lower.parent())?;
+        let dir = self.facts.lower(&lower.parent())?;
         Ok(dir.is_some_and(|dir| access::may(self.cred, &dir, WRITE | SEARCH)))
     }
 

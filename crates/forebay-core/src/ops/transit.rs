@@ -155,6 +155,10 @@ impl Facts for Watch<'_> {
         self.facts.lower(path)
     }
 
+    fn renamed(&self, origin: &TreePath, record: &PathRecord) -> Outcome<Option<Attr>> {
+        self.facts.renamed(origin, record)
+    }
+
     fn lower_link(&self, path: &TreePath) -> Outcome<Vec<u8>> {
         self.facts.lower_link(path)
     }
@@ -169,10 +173,6 @@ impl Facts for Watch<'_> {
 
     fn levels_above(&self) -> usize {
         self.facts.levels_above()
-    }
-
-    fn look_further_up(&self, levels: usize) -> Stop {
-        self.facts.look_further_up(levels)
     }
 
     fn is_held_in_place(&self, path: &TreePath) -> bool {

@@ -2,7 +2,7 @@
 
 use super::grant::{Form, Granting};
 use crate::bridge::ReadSet;
-use crate::facts::{Attr, Cred, Fresh, LowerPage, Need, NewObject};
+use crate::facts::{Attr, Cred, Fresh, LowerPage, Need, NewObject, PfsLook};
 use crate::fault::Fault;
 use crate::ops::{self, Answer};
 use crate::path::TreePath;
@@ -19,26 +19,10 @@ pub struct Caller {
     pub by_name: bool,
 }
 
-/// A look at the PFS.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum PfsLook {
-    /// `lstat`.
-    Attr(TreePath),
-    /// Text of a symbolic link.
-    Link(TreePath),
-    /// The first names of a directory after one, sorted: at most [`crate::facts::LOWER_PAGE_ENTRIES`].
-    List {
-        /// Which directory.
-        dir: TreePath,
-        /// After this name.
-        after: Option<Vec<u8>>,
-    },
-}
-
 /// What a look at the PFS has shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Looked {
-    /// For [`PfsLook::Attr`].
+    /// For [`PfsLook::Attr`] and [`PfsLook::Renamed`].
     Attr(Option<Attr>),
     /// For [`PfsLook::Link`].
     Link(Vec<u8>),

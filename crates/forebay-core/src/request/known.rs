@@ -1,9 +1,7 @@
 //! What was obtained for one request so far: looks at the PFS, and what other bridges said.
 
-use super::effect::PfsLook;
 use crate::bridge::{Fact, Heard, Listed, ReadSet, Stand};
-use crate::facts::{Attr, LowerPage, Through, Timestamp};
-use crate::identity::Identity;
+use crate::facts::{Attr, LowerPage, PfsLook, Through, Timestamp};
 use crate::ops::Op;
 use crate::path::TreePath;
 use crate::record::ObjectName;
@@ -32,8 +30,8 @@ struct Stood {
 struct Seldom {
     /// Files that somebody was found to have open.
     held: BTreeSet<TreePath>,
-    /// The directories out of which something was renamed, by the places where it was.
-    left: BTreeMap<TreePath, Identity>,
+    /// What was renamed, by the places where it is on the PFS.
+    renamed: BTreeMap<TreePath, Option<Attr>>,
 }
 
 /// Facts that were not at hand and have been obtained. Those of few requests are in boxes: each request allocates this.
@@ -116,9 +114,11 @@ impl Known {
             let before = stood.listed.insert(of.clone(), *seen);
             changed |= before.is_some_and(|before| before != *seen);
         }
+        let saw_renamed = |seldom: &Seldom| !seldom.renamed.is_empty();
         let saw_pfs = !self.attrs.get_mut().is_empty()
             || !self.links.get_mut().is_empty()
-            || !self.lists.is_empty();
+            || !self.lists.is_empty()
+            || self.seldom.get_mut().as_deref().is_some_and(saw_renamed);
         changed && saw_pfs
     }
 
@@ -129,6 +129,7 @@ impl Known {
         self.lists.clear();
         if let Some(seldom) = self.seldom.get_mut() {
             seldom.held.clear();
+            seldom.renamed.clear();
         }
     }
 
@@ -136,6 +137,9 @@ impl Known {
     pub(super) fn forget_attrs(&mut self) {
         self.objects.get_mut().clear();
         self.attrs.get_mut().clear();
+        if let Some(seldom) = self.seldom.get_mut() {
+            seldom.renamed.clear();
+        }
     }
 
     /// Forgets what other bridges said.
@@ -148,8 +152,19 @@ impl Known {
         self.others.learn(fact);
     }
 
-    pub(super) fn put_attr(&self, path: TreePath, attr: Option<Attr>) {
-        self.attrs.borrow_mut().insert(path, attr);
+    /// What a look for attributes has shown.
+    pub(super) fn put_attr(&self, look: PfsLook, attr: Option<Attr>) {
+        match look {
+            PfsLook::Renamed { origin, .. } => {
+                let mut seldom = self.seldom.borrow_mut();
+                let seldom = seldom.get_or_insert_default();
+                seldom.renamed.insert(origin, attr);
+            }
+            PfsLook::Attr(path) => {
+                self.attrs.borrow_mut().insert(path, attr);
+            }
+            PfsLook::Link(_) | PfsLook::List { .. } => unreachable!("it shows no attributes"),
+        }
     }
 
     pub(super) fn put_link(&self, path: TreePath, text: Vec<u8>) {
@@ -196,32 +211,30 @@ impl Known {
         self.attrs.borrow().get(path).copied()
     }
 
+    pub(super) fn renamed(&self, origin: &TreePath) -> Option<Option<Attr>> {
+        let seldom = self.seldom.borrow();
+        seldom.as_ref()?.renamed.get(origin).copied()
+    }
+
+    /// What this request has seen at this place of the PFS: what was renamed from there, or else what has its name.
+    pub(super) fn shown(&self, path: &TreePath) -> Option<Attr> {
+        let renamed = self.renamed(path).flatten();
+        renamed.or_else(|| self.attr(path).flatten())
+    }
+
     /// What this look goes through, as this request has seen it: the directory that an entry is in, the directory that is listed, the link
     /// that is read. Of something renamed: the directory out of which it was. `None`: it has not.
     pub fn through(&self, look: &PfsLook) -> Option<Through> {
         let seen = match look {
-            PfsLook::Attr(path) => {
-                if let Some(dir) = self
-                    .seldom
-                    .borrow()
-                    .as_ref()
-                    .and_then(|seldom| seldom.left.get(path))
-                {
-                    return Some(Through::Known(*dir));
-                }
-                self.attr(&path.split()?.0)
+            PfsLook::Renamed {
+                out_of: Some(dir), ..
+            } => return Some(Through::Known(*dir)),
+            PfsLook::Attr(path) | PfsLook::Renamed { origin: path, .. } => {
+                self.shown(&path.split()?.0)
             }
-            PfsLook::Link(path) | PfsLook::List { dir: path, .. } => self.attr(path),
+            PfsLook::Link(path) | PfsLook::List { dir: path, .. } => self.shown(path),
         };
-        let seen = seen.flatten();
         seen.map(|attr| Through::Seen(attr.inode()))
-    }
-
-    /// Something was renamed from this place, out of this directory.
-    pub(super) fn put_left(&self, origin: &TreePath, dir: Identity) {
-        let mut seldom = self.seldom.borrow_mut();
-        let seldom = seldom.get_or_insert_default();
-        seldom.left.insert(origin.clone(), dir);
     }
 
     pub(super) fn link(&self, path: &TreePath) -> Option<Vec<u8>> {

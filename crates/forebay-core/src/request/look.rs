@@ -1,14 +1,13 @@
 //! What a bridge knows while it decides: what is at hand now ([`World`]), and what was obtained
 //! for the request before ([`Known`]). Notes all that a decision relies on.
 
-use super::effect::PfsLook;
 use super::known::{Known, Lists};
 use crate::bridge::{
     Listed, RangeRead, ReadSet, SpeakersRead, digest, digest_of_children, range_digest,
 };
 use crate::facts::{
-    Attr, CHILDREN_PER_PAGE, Facts, Fresh, LowerPage, Need, NewKind, NewObject, Outcome, Stop,
-    Through, errno,
+    Attr, CHILDREN_PER_PAGE, Facts, Fresh, LowerPage, Need, NewKind, NewObject, Outcome, PfsLook,
+    Stop, Through, errno,
 };
 use crate::fault::Fault;
 use crate::home::mix;
@@ -138,8 +137,6 @@ pub struct Look<'a> {
     lists: RefCell<Lists>,
     /// An object was missing that a record names.
     missed: Cell<bool>,
-    /// It goes up further than was looked at, by so many levels.
-    goes_up: Cell<usize>,
     /// There were more records than may be read at once.
     is_much: Cell<bool>,
     /// It depends on what the PFS shows.
@@ -165,7 +162,6 @@ impl<'a> Look<'a> {
             has_listed: Cell::new(false),
             lists: RefCell::default(),
             missed: Cell::new(false),
-            goes_up: Cell::new(0),
             is_much: Cell::new(false),
             saw_pfs: Cell::new(false),
         }
@@ -204,11 +200,6 @@ impl<'a> Look<'a> {
         self.missed.get() && !self.world.is_single()
     }
 
-    /// If not zero, it has to be decided anew, from so many levels further up: see [`Facts::look_further_up`].
-    pub(super) fn goes_up(&self) -> usize {
-        self.goes_up.get()
-    }
-
     /// What the decision relied on; empty for one bridge, whose decisions are carried out at the
     /// moment at which they are made. And what it has listed.
     pub(super) fn into_reads(self) -> (ReadSet, Lists) {
@@ -245,26 +236,31 @@ impl<'a> Look<'a> {
         Ok(page.speakers.clone())
     }
 
-    /// The record of what was renamed from this place of the PFS, if that can be told again.
-    fn renamed_from(&self, lower: &TreePath) -> Outcome<Option<PathRecord>> {
-        if !self.world.is_asked_for_several_users() && !self.world.keeps_numbers() {
-            return Ok(None);
-        }
-        match self.world.moved(lower) {
-            Some(path) => self.world.tables().get(&path).map_err(Stop::from),
-            None => Ok(None),
-        }
-    }
-
     fn keeps_to_dirs(&self) -> bool {
         self.known
             .keeps_to_dirs(self.world.is_asked_for_several_users())
     }
 
-    fn through(&self, look: impl FnOnce() -> PfsLook) -> Option<Through> {
+    fn through(&self, look: &PfsLook) -> Option<Through> {
         match self.keeps_to_dirs() {
-            true => self.known.through(&look()),
+            true => self.known.through(look),
             false => None,
+        }
+    }
+
+    /// `lstat` of what is at `path` on the PFS, as `look` says.
+    fn attr_there(&self, path: &TreePath, look: PfsLook) -> Outcome<Option<Attr>> {
+        match self.world.lower(path, self.through(&look)) {
+            // Another directory is in the place of the one that it was judged by: all is looked at anew.
+            Some(Err(libc::ENOENT)) | None => Err(Stop::Need(Need::Look(look))),
+            Some(attr) => {
+                let attr = attr.map_err(Stop::Errno)?;
+                if !self.world.is_single() || self.keeps_to_dirs() {
+                    // The second look at the records tells whether it holds, so it is not taken anew then.
+                    self.known.put_attr(look, attr);
+                }
+                Ok(attr)
+            }
         }
     }
 
@@ -405,57 +401,47 @@ impl Facts for Look<'_> {
 
     fn lower(&self, path: &TreePath) -> Outcome<Option<Attr>> {
         self.saw_pfs.set(true);
-        let renamed = self.renamed_from(path)?;
-        if let Some(out_of) = renamed.as_ref().and_then(|renamed| renamed.dirs().out_of) {
-            self.known.put_left(path, out_of);
+        match self.known.attr(path) {
+            Some(attr) => Ok(attr),
+            None => self.attr_there(path, PfsLook::Attr(path.clone())),
         }
-        let found = match self.known.attr(path) {
+    }
+
+    fn renamed(&self, origin: &TreePath, record: &PathRecord) -> Outcome<Option<Attr>> {
+        self.saw_pfs.set(true);
+        let keeps_numbers = self.world.keeps_numbers();
+        let found = match self.known.renamed(origin) {
             Some(attr) => attr,
-            None => match self
-                .world
-                .lower(path, self.through(|| PfsLook::Attr(path.clone())))
-            {
-                // Another directory is in the place of the one that it was judged by: all is looked at anew.
-                Some(Err(libc::ENOENT)) => return Err(Stop::Need(Need::Lower(path.clone()))),
-                Some(attr) => {
-                    let attr = attr.map_err(Stop::Errno)?;
-                    if !self.world.is_single() || self.keeps_to_dirs() {
-                        // The second look at the records tells whether it holds, so it is not taken anew then.
-                        self.known.put_attr(path.clone(), attr);
-                    }
-                    attr
-                }
-                None => return Err(Stop::Need(Need::Lower(path.clone()))),
-            },
+            None => {
+                let knows_dirs = keeps_numbers || self.world.is_asked_for_several_users();
+                let look = PfsLook::Renamed {
+                    origin: origin.clone(),
+                    out_of: record.dirs().out_of.filter(|_| knows_dirs),
+                };
+                self.attr_there(origin, look)?
+            }
         };
         // What others have put in its place was not renamed, unless somebody has chosen that it goes along.
-        Ok(found.filter(|attr| {
-            renamed.is_none_or(|renamed| {
-                let is_known = self.world.keeps_numbers() && !renamed.adopts;
-                let known = renamed.arriving.filter(|_| is_known);
-                known.is_none_or(|known| known.is_inode_of(attr))
-            })
-        }))
+        let known = record.arriving.as_deref();
+        let known = known.filter(|_| keeps_numbers && !record.adopts);
+        Ok(found.filter(|attr| known.is_none_or(|known| known.is_inode_of(attr))))
     }
 
     fn lower_link(&self, path: &TreePath) -> Outcome<Vec<u8>> {
         self.saw_pfs.set(true);
-        match self.known.link(path) {
-            Some(text) => Ok(text),
-            None => match self
-                .world
-                .lower_link(path, self.through(|| PfsLook::Link(path.clone())))
-            {
-                Some(Err(libc::ENOENT)) => Err(Stop::Need(Need::LowerLink(path.clone()))),
-                Some(text) => {
-                    let text = text.map_err(Stop::Errno)?;
-                    if !self.world.is_single() {
-                        self.known.put_link(path.clone(), text.clone());
-                    }
-                    Ok(text)
+        if let Some(text) = self.known.link(path) {
+            return Ok(text);
+        }
+        let look = PfsLook::Link(path.clone());
+        match self.world.lower_link(path, self.through(&look)) {
+            Some(Err(libc::ENOENT)) | None => Err(Stop::Need(Need::Look(look))),
+            Some(text) => {
+                let text = text.map_err(Stop::Errno)?;
+                if !self.world.is_single() {
+                    self.known.put_link(path.clone(), text.clone());
                 }
-                None => Err(Stop::Need(Need::LowerLink(path.clone()))),
-            },
+                Ok(text)
+            }
         }
     }
 
@@ -464,10 +450,10 @@ impl Facts for Look<'_> {
         // Even a local directory can be large: it is never read while a step waits for it.
         match self.known.list(path, after) {
             Some(page) => Ok(page.clone()),
-            None => Err(Stop::Need(Need::LowerList {
+            None => Err(Stop::Need(Need::Look(PfsLook::List {
                 dir: path.clone(),
                 after: after.map(<[u8]>::to_vec),
-            })),
+            }))),
         }
     }
 
@@ -479,11 +465,6 @@ impl Facts for Look<'_> {
 
     fn levels_above(&self) -> usize {
         self.known.levels_above
-    }
-
-    fn look_further_up(&self, levels: usize) -> Stop {
-        self.goes_up.set(levels);
-        Stop::Errno(libc::ESTALE)
     }
 
     fn is_held_in_place(&self, path: &TreePath) -> bool {
@@ -500,7 +481,13 @@ impl Facts for Look<'_> {
 
     fn fresh(&self, spec: &NewObject) -> Outcome<Fresh> {
         let source = match &spec.what {
-            NewKind::Staged { lower, .. } => self.lower(lower)?.map(|file| (file.ino, file.ctime)),
+            NewKind::Staged { lower, .. } => {
+                let file = match self.known.shown(lower) {
+                    Some(file) => Some(file),
+                    None => self.lower(lower)?,
+                };
+                file.map(|file| (file.ino, file.ctime))
+            }
             _ => None,
         };
         // A drain may have put another file there since that was copied.

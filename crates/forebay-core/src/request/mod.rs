@@ -30,7 +30,7 @@ mod pending;
 mod tests;
 mod turns;
 
-pub use effect::{Caller, Commit, Effect, Failure, Finish, Looked, PfsLook};
+pub use effect::{Caller, Commit, Effect, Failure, Finish, Looked};
 pub use grant::{Form, GRANT_FLAGS, Granting, new_file_flags};
 pub use known::Known;
 pub use look::{Look, World};

@@ -1,10 +1,10 @@
 //! What the driver tells a request: the outcome of the effect that it has carried out.
 
-use super::effect::{Effect, Failure, Finish, Looked, PfsLook};
+use super::effect::{Effect, Failure, Finish, Looked};
 use super::grant::Form;
 use super::pending::{Committing, MAX_LOST_RACES, Pending, RACES_BEFORE_A_PAUSE, Stage};
 use crate::bridge::{Fact, Verdict};
-use crate::facts::{Fresh, NewKind};
+use crate::facts::{Fresh, NewKind, PfsLook};
 use crate::fault::Fault;
 use crate::ops::Op;
 use crate::path::TreePath;
@@ -28,7 +28,9 @@ impl Pending {
             panic!("no look was under way");
         };
         match (look, outcome) {
-            (PfsLook::Attr(path), Ok(Looked::Attr(attr))) => self.known.put_attr(path, attr),
+            (look @ (PfsLook::Attr(_) | PfsLook::Renamed { .. }), Ok(Looked::Attr(attr))) => {
+                self.known.put_attr(look, attr);
+            }
             (PfsLook::Link(path), Ok(Looked::Link(text))) => self.known.put_link(path, text),
             (PfsLook::List { dir, .. }, Ok(Looked::List(page))) => self.known.put_list(dir, page),
             // A drain may have moved it since its record was read.

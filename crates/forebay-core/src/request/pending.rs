@@ -1,11 +1,11 @@
 //! One request under way: what it does next, from what it has seen and what was done for it.
 
-use super::effect::{Caller, Commit, Effect, Failure, Finish, PfsLook};
+use super::effect::{Caller, Commit, Effect, Failure, Finish};
 use super::grant::{self, Form, Granting};
 use super::known::{Known, Lists};
 use super::look::{Look, World};
 use crate::bridge::{Mutation, ReadSet};
-use crate::facts::{Fresh, Need, NewKind, NewObject, Settings, Stop, Through};
+use crate::facts::{Fresh, Need, NewKind, NewObject, PfsLook, Settings, Stop, Through};
 use crate::ops::{self, Answer, Decision, GrantTarget, Op, Request, Unseen};
 use crate::path::TreePath;
 use crate::record::ObjectName;
@@ -250,8 +250,7 @@ impl Pending {
             self.lost_race();
             return self.step(settings, world, may_commit);
         }
-        let levels = look.goes_up();
-        if levels > 0 {
+        if let Err(Stop::Need(Need::FurtherUp(levels))) = decided {
             self.known.levels_above += levels;
             self.known.forget_pfs();
             self.known.decide_anew();
@@ -497,22 +496,19 @@ impl Pending {
             self.kept_open = Some(Box::new(open));
         }
         match need {
-            Need::Lower(path) => self.look_at(PfsLook::Attr(path)),
-            Need::LowerLink(path) => self.look_at(PfsLook::Link(path)),
-            Need::LowerList { dir, after } => self.look_at(PfsLook::List { dir, after }),
+            Need::Look(look) => {
+                self.stage = Stage::Looking(look.clone());
+                Effect::Look(look)
+            }
             Need::Object(spec) => self.make(spec),
             Need::Settled(path) => Effect::Await(path),
+            Need::FurtherUp(_) => unreachable!("it is decided anew at once"),
             need @ (Need::Record(_)
             | Need::Children { .. }
             | Need::Below(_)
             | Need::Speakers { .. }
             | Need::Names(_)) => Effect::Fetch(need),
         }
-    }
-
-    fn look_at(&mut self, look: PfsLook) -> Effect {
-        self.stage = Stage::Looking(look.clone());
-        Effect::Look(look)
     }
 
     fn make(&mut self, spec: Arc<NewObject>) -> Effect {

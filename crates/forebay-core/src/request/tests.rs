@@ -5,7 +5,9 @@ mod links;
 use super::*;
 use crate::bridge::tests::Table;
 use crate::bridge::{Fact, Verdict};
-use crate::facts::{Attr, Cred, Fresh, LowerEntry, LowerPage, Need, NewKind, Settings, Through};
+use crate::facts::{
+    Attr, Cred, Fresh, LowerEntry, LowerPage, Need, NewKind, PfsLook, Settings, Through,
+};
 use crate::ops::{Answer, GrantTarget, Op, Path, Request, Start};
 use crate::path::TreePath;
 use crate::record::{BridgeId, Kind, ObjectId, ObjectName, PathRecord, Token, Transit};

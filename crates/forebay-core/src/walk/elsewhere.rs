@@ -38,7 +38,7 @@ impl Walk<'_> {
         if record.is_open_at(&dir.path.join(name)) {
             return Ok(false);
         }
-        let now = self.lower_dir_attr(lower)?;
+        let now = self.merged_attr(dir, lower)?;
         Ok(now.is_some_and(|now| !within.is_dir_of(&now)))
     }
 
@@ -78,7 +78,7 @@ impl Walk<'_> {
             if record.kind == Kind::Moved
                 && record.transit.is_none()
                 && let Some(origin) = &record.origin
-                && self.facts.lower(origin)?.is_none()
+                && self.facts.renamed(origin, record)?.is_none()
             {
                 return errno(libc::EBUSY);
             }
@@ -95,7 +95,7 @@ impl Walk<'_> {
                 },
             };
             let is_gone = match &dir.place {
-                Place::Merged(lower) => self.lower_dir_attr(lower)?.is_none(),
+                Place::Merged(lower) => self.merged_attr(dir, lower)?.is_none(),
                 Place::Born(_) => false,
             };
             if is_gone || self.is_elsewhere(dir, path.name(), record)? {

@@ -7,11 +7,12 @@
 //! leaves the buffer ends in [`Stop::Redirect`].
 
 use crate::access::{self, SEARCH};
-use crate::facts::{Attr, Cred, Facts, LabelParent, Outcome, Settings, Stop, errno};
+use crate::facts::{Attr, Cred, Facts, LabelParent, Need, Outcome, Settings, Stop, errno};
 use crate::ops::{Path, Start};
 use crate::path::{TreePath, below};
 use crate::record::{Kind, ObjectName, PathRecord};
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 
 mod elsewhere;
 mod start;
@@ -117,8 +118,8 @@ pub struct Walk<'a> {
     pub facts: &'a dyn Facts,
     /// What waits for another directory than the one that is there now does not show.
     hides_elsewhere: bool,
-    /// Directories of the PFS, as this walk has seen them.
-    dirs: RefCell<Vec<(TreePath, Attr)>>,
+    /// By its path in the buffer: which directory of the PFS this walk has seen there.
+    dirs: RefCell<BTreeMap<TreePath, (TreePath, Attr)>>,
     /// Names that it has met of which the records belong in another directory: they are not in this one, nor is anything below.
     elsewhere: RefCell<Vec<TreePath>>,
 }
@@ -164,22 +165,30 @@ impl<'a> Walk<'a> {
     pub fn dir_attr(&self, dir: &Dir) -> Outcome<Attr> {
         match &dir.place {
             Place::Born(object) => self.facts.attr(*object),
-            Place::Merged(lower) => match self.lower_dir_attr(lower)? {
+            Place::Merged(lower) => match self.merged_attr(dir, lower)? {
                 Some(attr) => Ok(attr),
                 None => errno(libc::ENOENT),
             },
         }
     }
 
-    /// The same of a directory of the PFS, if it is there. It is looked at once for all that is decided about the directory that holds
-    /// a name.
-    pub fn lower_dir_attr(&self, lower: &TreePath) -> Outcome<Option<Attr>> {
-        let is_it = |(path, _): &&(TreePath, Attr)| path == lower;
-        if let Some((_, attr)) = self.dirs.borrow().iter().find(is_it) {
-            return Ok(Some(*attr));
+    /// The same of a directory that is `lower` on the PFS, if it is there. It is looked at once for all that is decided about the
+    /// directory that holds a name.
+    pub fn merged_attr(&self, dir: &Dir, lower: &TreePath) -> Outcome<Option<Attr>> {
+        let seen = self.dirs.borrow().get(&dir.path).cloned();
+        if let Some((_, attr)) = seen.filter(|(seen, _)| seen == lower) {
+            return Ok(Some(attr));
         }
-        let found = self.facts.lower(lower)?;
-        let seen = found.map(|attr| (lower.clone(), attr));
+        let record = match self.is_seen_elsewhere(&dir.path) {
+            true => None,
+            false => self.facts.record(&dir.path)?,
+        };
+        let renamed = record.filter(|record| record.origin.as_ref() == Some(lower));
+        let found = match renamed {
+            Some(record) => self.facts.renamed(lower, &record)?,
+            None => self.facts.lower(lower)?,
+        };
+        let seen = found.map(|attr| (dir.path.clone(), (lower.clone(), attr)));
         self.dirs.borrow_mut().extend(seen);
         Ok(found)
     }
@@ -190,12 +199,12 @@ impl<'a> Walk<'a> {
         if a.path == b.path {
             return Ok(());
         }
-        let (a, b) = (self.lower_above(a)?, self.lower_above(b)?);
+        let (a, b) = (self.merged_above(a)?, self.merged_above(b)?);
         if a == b {
             return Ok(());
         }
-        let device = |lower: &TreePath| -> Outcome<Option<u64>> {
-            Ok(self.lower_dir_attr(lower)?.map(|attr| attr.dev))
+        let device = |(dir, lower): &(Dir, TreePath)| -> Outcome<Option<u64>> {
+            Ok(self.merged_attr(dir, lower)?.map(|attr| attr.dev))
         };
         match (device(&a)?, device(&b)?) {
             (Some(a), Some(b)) if a != b => errno(libc::EXDEV),
@@ -203,12 +212,15 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The directory of the PFS in which this one is, or comes.
-    fn lower_above(&self, dir: &Dir) -> Outcome<TreePath> {
+    /// The directory of the PFS in which this one is, or comes, and where that is.
+    fn merged_above(&self, dir: &Dir) -> Outcome<(Dir, TreePath)> {
         let mut dir = dir.clone();
         loop {
-            match dir.place {
-                Place::Merged(lower) => return Ok(lower),
+            match &dir.place {
+                Place::Merged(lower) => {
+                    let lower = lower.clone();
+                    return Ok((dir, lower));
+                }
                 Place::Born(_) => dir = self.dir_at(&dir.path.parent())?,
             }
         }
@@ -338,7 +350,7 @@ impl<'a> Walk<'a> {
             Some(r) => match (r.kind, &r.origin) {
                 (Kind::Whiteout, _) => None,
                 (Kind::Moved, Some(origin)) => {
-                    let attr = self.facts.lower(origin)?;
+                    let attr = self.facts.renamed(origin, r)?;
                     attr.map(|a| Node::Lower(origin.clone(), a))
                 }
                 _ => Some(Node::Born(r.clone())),
@@ -375,7 +387,7 @@ impl<'a> Walk<'a> {
         let node = match &dir.place {
             Place::Born(_) => record.clone().map(Node::Born),
             Place::Merged(lower) => self
-                .lower_dir_attr(lower)?
+                .merged_attr(&dir, lower)?
                 .map(|a| Node::Lower(lower.clone(), a)),
         };
         let parent = match above {
@@ -496,7 +508,7 @@ impl<'a> Walk<'a> {
                         // Once for all that follow: each time it is decided anew.
                         let names = rest[at..].split(|&b| b == b'/');
                         let levels = names.filter(|name| name == b"..").count();
-                        return Err(self.facts.look_further_up(levels));
+                        return Err(Stop::Need(Need::FurtherUp(levels)));
                     };
                     dir = parent;
                     last = Last::DotDot;

@@ -8,6 +8,9 @@ use crate::path::TreePath;
 use crate::record::{Kind, ObjectName};
 use forebay_types::{START_MOVED, START_TAKEN};
 
+/// A directory of the PFS that was renamed in the buffer, and its new path.
+type Moved = (TreePath, TreePath);
+
 impl Walk<'_> {
     /// The directory where a path starts, if the caller may start there.
     pub fn start(&self, start: &Start) -> Outcome<Dir> {
@@ -17,7 +20,9 @@ impl Walk<'_> {
                 self.check_start(&dir.path, |_| true, || self.dir_attr(&dir))?;
                 Ok(dir)
             }
-            Start::Lower(lower, inode) => self.lower_start(lower, *inode),
+            Start::Lower(lower, inode) => {
+                self.lower_start(lower, |moved| self.lower_start_at(lower, *inode, moved))
+            }
             Start::Object(object) => {
                 let Some(path) = self.facts.path_of(*object)? else {
                     return errno(libc::ENOENT);
@@ -40,15 +45,26 @@ impl Walk<'_> {
     /// The same, and the directories above it, if the way up from it has to be known.
     pub(super) fn begin(&self, start: &Start) -> Outcome<(Vec<Dir>, Dir)> {
         let levels = self.facts.levels_above();
-        let path = match start {
-            _ if levels == 0 => None,
-            Start::Root => None,
-            Start::Lower(lower, _) => Some(self.path_of_lower(lower)?),
-            Start::Object(object) => self.facts.path_of(*object)?,
-        };
-        let Some(path) = path else {
-            return Ok((Vec::new(), self.start(start)?));
-        };
+        match start {
+            Start::Lower(lower, inode) if levels > 0 => self.lower_start(lower, |moved| {
+                let path = path_of(lower, moved.as_ref());
+                self.begin_at(&path, levels, || self.lower_start_at(lower, *inode, moved))
+            }),
+            Start::Object(object) if levels > 0 => match self.facts.path_of(*object)? {
+                Some(path) => self.begin_at(&path, levels, || self.start(start)),
+                None => errno(libc::ENOENT),
+            },
+            _ => Ok((Vec::new(), self.start(start)?)),
+        }
+    }
+
+    /// The same of a directory that has this path.
+    fn begin_at(
+        &self,
+        path: &TreePath,
+        levels: usize,
+        start: impl FnOnce() -> Outcome<Dir>,
+    ) -> Outcome<(Vec<Dir>, Dir)> {
         let mut top = path.clone();
         for _ in 0..levels {
             if top.is_root() {
@@ -57,8 +73,8 @@ impl Walk<'_> {
             top = top.parent();
         }
         // Each is in the one above, since it was looked at after that.
-        let way = self.apart(|| self.descend(self.dir_shown_at(&top)?, &path, false));
-        let dir = self.start(start)?;
+        let way = self.apart(|| self.descend(self.dir_shown_at(&top)?, path, false));
+        let dir = start()?;
         let (above, found) = or_moved(way)?;
         let there = found.node.map(|node| self.enter(found.path, &node));
         match there {
@@ -67,15 +83,35 @@ impl Walk<'_> {
         }
     }
 
+    /// Begins in a directory of the PFS, at the first of its places where that is. The errors are those of the first place.
+    fn lower_start<T>(
+        &self,
+        lower: &TreePath,
+        begin: impl Fn(Option<Moved>) -> Outcome<T>,
+    ) -> Outcome<T> {
+        let mut first = None;
+        for moved in self.places(lower)? {
+            match begin(moved) {
+                Err(Stop::Errno(e)) => first = first.or(Some(e)),
+                begun => return begun,
+            }
+        }
+        errno(first.unwrap_or(libc::ENOENT))
+    }
+
     /// Where a directory of the PFS starts: this one, which the caller says it has open, whatever others put in its place.
-    fn lower_start(&self, lower: &TreePath, (dev, ino): Inode) -> Outcome<Dir> {
+    fn lower_start_at(
+        &self,
+        lower: &TreePath,
+        (dev, ino): Inode,
+        moved: Option<Moved>,
+    ) -> Outcome<Dir> {
         if ino == 0 {
             // The caller's kernel has not told which one it is: its file system has failed.
             return errno(libc::ESTALE);
         }
         // Before anything is told of what is there. And it is looked at in the directories above it that the caller may search:
         // others may exchange those as well.
-        let moved = self.moved_above(lower)?;
         let path = path_of(lower, moved.as_ref());
         let told = Attr {
             dev,
@@ -97,28 +133,33 @@ impl Walk<'_> {
         }
     }
 
-    /// Where this directory of the PFS, or one above it, was renamed to in the buffer: which one, and its new path.
-    fn moved_above(&self, lower: &TreePath) -> Outcome<Option<(TreePath, TreePath)>> {
+    /// Where this directory of the PFS may be in the buffer: where it, or one above it, was renamed to, the nearest first; and, since
+    /// others may have put another directory where that was, at its own path.
+    fn places(&self, lower: &TreePath) -> Outcome<Vec<Option<Moved>>> {
+        let mut places = Vec::new();
         let mut at = lower.clone();
         loop {
             if let Some(now) = self.facts.moved(&at)? {
-                return Ok(Some((at, now)));
+                places.push(Some((at.clone(), now)));
             }
             if at.is_root() {
-                return Ok(None);
+                break;
             }
             at = at.parent();
         }
+        places.push(None);
+        Ok(places)
     }
 
     /// The path in the buffer at which this directory of the PFS would show, if nothing is in its place: directories above it
     /// may have been renamed.
     pub(crate) fn path_of_lower(&self, lower: &TreePath) -> Outcome<TreePath> {
-        Ok(path_of(lower, self.moved_above(lower)?.as_ref()))
+        let places = self.places(lower)?;
+        Ok(path_of(lower, places.first().and_then(Option::as_ref)))
     }
 
-    /// Where the PFS directory `lower` is in the buffer now. `moved`: what [`Walk::moved_above`] says of it.
-    fn dir_of_lower(&self, lower: &TreePath, moved: Option<(TreePath, TreePath)>) -> Outcome<Dir> {
+    /// Where the PFS directory `lower` is in the buffer now, if it is at this one of its [`Walk::places`].
+    fn dir_of_lower(&self, lower: &TreePath, moved: Option<Moved>) -> Outcome<Dir> {
         let dir = match moved {
             // It waits for its removal: it is in the namespace no more.
             None if is_reserved(lower) => return errno(libc::ENOENT),
@@ -223,8 +264,8 @@ impl Walk<'_> {
     }
 }
 
-/// The path in the buffer of this directory of the PFS, of which [`Walk::moved_above`] says this.
-fn path_of(lower: &TreePath, moved: Option<&(TreePath, TreePath)>) -> TreePath {
+/// The path in the buffer of this directory of the PFS, at this one of its [`Walk::places`].
+fn path_of(lower: &TreePath, moved: Option<&Moved>) -> TreePath {
     let now = moved.map(|(at, now)| lower.rebase(at, now).unwrap_or_else(|| now.clone()));
     now.unwrap_or_else(|| lower.clone())
 }

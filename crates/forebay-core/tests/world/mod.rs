@@ -3,7 +3,7 @@
 #![allow(dead_code)] // each test file uses its part
 
 use forebay_core::facts::{
-    Attr, Cred, Facts, Fresh, Judged, Label, LabelParent, LowerEntry, LowerPage, NewKind,
+    Attr, Cred, Facts, Fresh, Judged, Label, LabelParent, LowerEntry, LowerPage, Need, NewKind,
     NewObject, Outcome, Settings, Stop,
 };
 use forebay_core::fault::Fault;
@@ -41,6 +41,7 @@ pub struct World {
     /// Directories of the PFS may get other numbers.
     pub renumbers: bool,
     pub carried_out: Vec<Token>,
+    levels_above: Cell<usize>,
 }
 
 pub fn p(s: &str) -> TreePath {
@@ -107,7 +108,16 @@ impl World {
             keeps_numbers: !self.renumbers,
             protections: Default::default(),
         };
-        let decision = match decide(&request, cred, &settings, self) {
+        self.levels_above.set(0);
+        let decided = loop {
+            match decide(&request, cred, &settings, self) {
+                Err(Stop::Need(Need::FurtherUp(levels))) => {
+                    self.levels_above.update(|above| above + levels);
+                }
+                decided => break decided,
+            }
+        };
+        let decision = match decided {
             Ok(decision) => decision,
             Err(stop) => {
                 // What was made for it goes again.
@@ -305,8 +315,14 @@ impl Facts for World {
             ..Attr::default()
         }))
     }
+    fn renamed(&self, origin: &TreePath, _: &PathRecord) -> Outcome<Option<Attr>> {
+        self.lower(origin)
+    }
     fn has_open(&self, _: &Attr) -> bool {
         self.have_all_open
+    }
+    fn levels_above(&self) -> usize {
+        self.levels_above.get()
     }
     fn lower_link(&self, path: &TreePath) -> Outcome<Vec<u8>> {
         match &self.lower[path] {

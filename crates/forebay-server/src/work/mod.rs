@@ -20,13 +20,13 @@ use crate::namespace::Committed;
 use crate::wakers::Waker;
 use crate::world::Hand;
 use forebay_core::bridge::Verdict;
-use forebay_core::facts::{Cred, NewKind, NewObject};
+use forebay_core::facts::{Cred, NewKind, NewObject, PfsLook};
 use forebay_core::fault::Fault;
 use forebay_core::ops::{self, GrantTarget};
 use forebay_core::path::TreePath;
 use forebay_core::record::ObjectName;
 use forebay_core::request::{
-    Caller, Commit, Effect, Entered, Failure, Finish, Form, Granting, Pending, PfsLook,
+    Caller, Commit, Effect, Entered, Failure, Finish, Form, Granting, Pending,
 };
 use forebay_core::table::{Change, TableError};
 use forebay_objects::Made;

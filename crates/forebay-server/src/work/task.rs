@@ -5,11 +5,13 @@ use crate::ServerHandle;
 use crate::in_place;
 use crate::listings::Session;
 use crate::log::Cause;
-use forebay_core::facts::{Attr, Inode, Judged, LOWER_PAGE_ENTRIES, NewKind, NewObject, Through};
+use forebay_core::facts::{
+    Attr, Inode, Judged, LOWER_PAGE_ENTRIES, NewKind, NewObject, PfsLook, Through,
+};
 use forebay_core::ops::GrantTarget;
 use forebay_core::path::TreePath;
 use forebay_core::record::ObjectName;
-use forebay_core::request::{Form, Granting, Looked, PfsLook};
+use forebay_core::request::{Form, Granting, Looked};
 use forebay_objects::{Made, Shape, shape};
 use forebay_sys::{self as sys, Errno};
 use std::os::fd::{AsFd, OwnedFd};
@@ -182,7 +184,9 @@ pub(super) fn look(
 ) -> Option<Result<Looked, i32>> {
     let lower = &server.lower;
     let looked = match look {
-        PfsLook::Attr(path) => lower.attr_in(path, through).map(Looked::Attr),
+        PfsLook::Attr(path) | PfsLook::Renamed { origin: path, .. } => {
+            lower.attr_in(path, through).map(Looked::Attr)
+        }
         PfsLook::Link(path) => lower.link_text(path, through).map(Looked::Link),
         PfsLook::List { dir, after } => {
             let after = after.as_deref();

@@ -10,12 +10,12 @@ use super::making::Making;
 use super::node::{NEVER_FAILS, Node, Purpose, Waiter};
 use super::turns::OutOfTurn;
 use forebay_core::bridge::{Bridge, Mutation, Output, Proposal, ReadSet, Verdict};
-use forebay_core::facts::{Cred, Devices, Fresh, Judged, Settings};
+use forebay_core::facts::{Cred, Devices, Fresh, Judged, PfsLook, Settings};
 use forebay_core::ops::{Answer, GrantTarget, Request};
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, Kind, Token};
 use forebay_core::request::{
-    Caller, Commit, Effect, Entered, Failure, Finish, Granting, Looked, Pending, PfsLook,
+    Caller, Commit, Effect, Entered, Failure, Finish, Granting, Looked, Pending,
 };
 use std::sync::Arc;
 
@@ -238,7 +238,9 @@ impl Node {
                     PfsLook::List { dir, after } => {
                         Ok(Looked::List(Arc::new(pfs.list(&dir, after.as_deref()))))
                     }
-                    PfsLook::Attr(path) => Ok(Looked::Attr(pfs.attr(&path))),
+                    PfsLook::Attr(path) | PfsLook::Renamed { origin: path, .. } => {
+                        Ok(Looked::Attr(pfs.attr(&path)))
+                    }
                     PfsLook::Link(path) => pfs.link_text(&path, &env.texts).map(Looked::Link),
                 };
                 attempt.pending.looked(looked);

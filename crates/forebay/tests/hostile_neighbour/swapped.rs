@@ -503,6 +503,28 @@ fn what_waits_for_a_directory_is_not_in_the_one_that_has_its_place_now() {
     by_root(&stage, EXCHANGE).ends_with(0);
     let read = in_run(&stage, "mallory sh -c 'ls pfs/top/nd; cat pfs/top/nd/log'");
     assert_eq!(read, "GNUmakefile\nf\nlog\nown\n");
+    // What was renamed out of a directory keeps nothing of its name in the other one from view.
+    let stage = Stage::new();
+    let before = "mallory mkdir pfs/top/nd/d; mallory touch pfs/top/nd/d/x; \
+                  victim sh -c 'cd pfs/top/vd; echo own > f; mkdir d; echo in > d/own'";
+    by_root(&stage, &format!("{BEFORE}; {before}")).ends_with(0);
+    in_run(&stage, "mallory sh -c 'cd pfs/top; mv nd/f nd/d .'");
+    by_root(&stage, SWAP).ends_with(0);
+    let look = "victim sh -c 'cd pfs/top/nd; cat f d/own; ls . d; cat ../nd/f; ls ../d'; mallory ls pfs/top/d pfs/top/f";
+    let said = in_run(&stage, &format!("{{ {look}; }} 2>&1"));
+    let own = "own\nin\n.:\nconf\nd\nf\n\nd:\nown\nown\n";
+    assert!(said.starts_with(own), "{said}");
+    // What was renamed is not in the directory in which it was.
+    let gone = |path: &str| said.contains(&format!("'{path}': No such file or directory"));
+    assert!(
+        gone("../d") && gone("pfs/top/d") && gone("pfs/top/f"),
+        "{said}"
+    );
+    let back = "mv pfs/top/nd pfs/top/vd; mv pfs/top/gone pfs/top/nd";
+    by_root(&stage, back).ends_with(0);
+    stage.say(&["drain", "--buffer", "pfs"]).ends_with(0);
+    let drained = by_root(&stage, "cd pfs/top; cat f vd/f; ls d nd").ends_with(0);
+    assert_eq!(drained.out, "f\nown\nd:\nx\n\nnd:\n");
 }
 
 /// A name at which nothing shows, since its directory or what was renamed to it is elsewhere, is nobody else's.
