@@ -8,8 +8,8 @@ const MOST_LOOKS: u32 = 32;
 /// Others may exchange it with another one again and again, as fast as they can.
 const MOST_LOOKS_AT_OTHERS: u32 = 2048;
 
-/// Asks the bridge for something in a directory that the program has open. `ask` looks where that is, and is called again
-/// while the bridge does not find it there.
+/// Asks the bridge for something in a directory that the program has open, again and again while the bridge does not find it where
+/// `ask` says that it is: `ask` asks the kernel for its path each time.
 ///
 /// # Errors
 /// Those of `ask`; ENOENT if the directory was removed.

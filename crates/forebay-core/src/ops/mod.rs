@@ -74,7 +74,7 @@ fn undisturbed(
     }
     let mut decision = ctx.first()?;
     let mut changes = decision.batch.iter();
-    if changes.any(|change| ctx.walk.is_of_elsewhere(change)) {
+    if changes.any(|change| ctx.walk.changes_passed_over(change)) {
         // A name has one record.
         return errno(libc::EBUSY);
     }

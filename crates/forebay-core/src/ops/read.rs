@@ -141,7 +141,7 @@ impl Context<'_> {
                 below.advance();
             }
             match above.pop_if(|(n, _)| *n == name) {
-                Some((_, record)) if !self.walk.is_elsewhere(&dir, &name, &record)? => {
+                Some((_, record)) if !self.walk.belongs_elsewhere(&dir, &name, &record)? => {
                     entries.extend(self.entry(&name, &record)?);
                 }
                 _ => entries.extend(shown_below.map(|(ino, dtype)| Entry {

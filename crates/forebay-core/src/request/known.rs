@@ -59,7 +59,7 @@ pub struct Known {
     /// This bridge is alone in its namespace.
     pub(super) is_alone: bool,
     /// The request begins in a directory that the client has open.
-    pub(super) stays_within: bool,
+    pub(super) starts_within: bool,
     /// See [`crate::facts::Facts::levels_above`].
     pub(super) levels_above: usize,
     /// What the first of two looks has seen.
@@ -70,7 +70,7 @@ impl Known {
     /// Of a request that has just arrived.
     pub(super) fn of(op: &Op) -> Self {
         Known {
-            stays_within: op.starts_within(),
+            starts_within: op.starts_within(),
             ..Known::default()
         }
     }
@@ -78,7 +78,7 @@ impl Known {
     /// Does what is seen of the PFS have to be in the directories that were seen before? One user of a bridge may see more than another
     /// one, and who has a directory open works in that one.
     pub(super) fn keeps_to_dirs(&self, serves_several_users: bool) -> bool {
-        serves_several_users || self.stays_within
+        serves_several_users || self.starts_within
     }
 
     /// Forgets what was seen of the PFS if this bridge has changed it since.

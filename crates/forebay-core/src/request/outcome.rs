@@ -41,7 +41,7 @@ impl Pending {
                 self.known.forget_pfs();
                 self.decides_after(self.lost_looks);
             }
-            (_, Err(libc::ENOENT)) if self.known.stays_within => {
+            (_, Err(libc::ENOENT)) if self.known.starts_within => {
                 // Perhaps that directory is there again when the client asks again.
                 self.stage = Stage::Over(Err(Failure::Errno(forebay_types::START_TAKEN)));
             }

@@ -11,16 +11,17 @@ impl Walk<'_> {
     pub(super) fn record_in(&self, dir: &Dir, name: &[u8]) -> Outcome<Option<PathRecord>> {
         let at = dir.path.join(name);
         match self.facts.record(&at)? {
-            Some(record) if self.is_elsewhere(dir, name, &record)? => {
-                self.elsewhere.borrow_mut().push(at);
+            Some(record) if self.belongs_elsewhere(dir, name, &record)? => {
+                self.passed_over.borrow_mut().push(at);
                 Ok(None)
             }
             record => Ok(record),
         }
     }
 
-    /// Was the record of this name made in another directory than this one, which has the path of that now?
-    pub fn is_elsewhere(&self, dir: &Dir, name: &[u8], record: &PathRecord) -> Outcome<bool> {
+    /// Was the record of this name made in another directory than this one, which has the path of that now? Or has one above it been passed
+    /// over?
+    pub fn belongs_elsewhere(&self, dir: &Dir, name: &[u8], record: &PathRecord) -> Outcome<bool> {
         // In a directory that was made in the buffer is what its records say.
         let Place::Merged(lower) = &dir.place else {
             return Ok(false);
@@ -28,7 +29,7 @@ impl Walk<'_> {
         if !self.hides_elsewhere {
             return Ok(false);
         }
-        if self.is_seen_elsewhere(&dir.path) {
+        if self.is_passed_over(&dir.path) {
             return Ok(true);
         }
         let Some(within) = record.dirs().within else {
@@ -98,32 +99,32 @@ impl Walk<'_> {
                 Place::Merged(lower) => self.merged_attr(dir, lower)?.is_none(),
                 Place::Born(_) => false,
             };
-            if is_gone || self.is_elsewhere(dir, path.name(), record)? {
+            if is_gone || self.belongs_elsewhere(dir, path.name(), record)? {
                 return errno(libc::EBUSY);
             }
         }
         Ok(())
     }
 
-    /// Has it been met where another directory is, or is it below that?
-    pub(super) fn is_seen_elsewhere(&self, path: &TreePath) -> bool {
-        let elsewhere = self.elsewhere.borrow();
-        elsewhere.iter().any(|met| path.is_within(met))
+    /// Has this walk passed over the record at this path, or over one above it?
+    pub(super) fn is_passed_over(&self, path: &TreePath) -> bool {
+        let passed_over = self.passed_over.borrow();
+        passed_over.iter().any(|met| path.is_within(met))
     }
 
-    /// Does this change a record that this walk has met, and that belongs in another directory?
-    pub fn is_of_elsewhere(&self, change: &Change) -> bool {
+    /// Does this change a record that this walk has passed over?
+    pub fn changes_passed_over(&self, change: &Change) -> bool {
         match change {
-            Change::Put { path, .. } | Change::Delete { path, .. } => self.is_seen_elsewhere(path),
+            Change::Put { path, .. } | Change::Delete { path, .. } => self.is_passed_over(path),
             _ => false,
         }
     }
 
     /// A look beside the walk, which says nothing of what the walk meets.
     pub(super) fn apart<T>(&self, look: impl FnOnce() -> T) -> T {
-        let met = std::mem::take(&mut *self.elsewhere.borrow_mut());
+        let met = std::mem::take(&mut *self.passed_over.borrow_mut());
         let seen = look();
-        *self.elsewhere.borrow_mut() = met;
+        *self.passed_over.borrow_mut() = met;
         seen
     }
 }

@@ -121,7 +121,7 @@ pub struct Walk<'a> {
     /// By its path in the buffer: which directory of the PFS this walk has seen there.
     dirs: RefCell<BTreeMap<TreePath, (TreePath, Attr)>>,
     /// Names that it has met of which the records belong in another directory: they are not in this one, nor is anything below.
-    elsewhere: RefCell<Vec<TreePath>>,
+    passed_over: RefCell<Vec<TreePath>>,
 }
 
 impl<'a> Walk<'a> {
@@ -139,7 +139,7 @@ impl<'a> Walk<'a> {
             facts,
             hides_elsewhere: hides_elsewhere && settings.keeps_numbers,
             dirs: RefCell::default(),
-            elsewhere: RefCell::default(),
+            passed_over: RefCell::default(),
         }
     }
 
@@ -179,7 +179,7 @@ impl<'a> Walk<'a> {
         if let Some((_, attr)) = seen.filter(|(seen, _)| seen == lower) {
             return Ok(Some(attr));
         }
-        let record = match self.is_seen_elsewhere(&dir.path) {
+        let record = match self.is_passed_over(&dir.path) {
             true => None,
             false => self.facts.record(&dir.path)?,
         };
@@ -379,7 +379,7 @@ impl<'a> Walk<'a> {
 
     /// The directory itself as the end of a path.
     fn found_dir(&self, dir: Dir, above: Option<Dir>, last: Last, slash: bool) -> Outcome<Found> {
-        let is_other = matches!(dir.place, Place::Merged(_)) && self.is_seen_elsewhere(&dir.path);
+        let is_other = matches!(dir.place, Place::Merged(_)) && self.is_passed_over(&dir.path);
         let record = match is_other {
             true => None,
             false => self.facts.record(&dir.path)?,
