@@ -443,6 +443,7 @@ class Machine:
         return [seen for root in roots for seen in self.outside[user].ask(root, {"kind": "walk"})]
 
     def is_in_a_stale_dir(self, user, op):
+        is_stale = False
         for base, path in ((op["base"], op["path"]), (op.get("to_base"), op.get("to"))):
             if path is None:
                 continue
@@ -453,7 +454,8 @@ class Machine:
                 continue
             if said not in self.seen_by(user):
                 return False
-        return True
+            is_stale = True
+        return is_stale
 
     def compare(self, user, op):
         """Ends if the call was done to another thing in the buffer than in the twin: what waits elsewhere is not replaced."""

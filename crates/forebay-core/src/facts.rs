@@ -253,7 +253,7 @@ impl LowerPage {
 pub enum PfsLook {
     /// `lstat` of what has this name there.
     Attr(TreePath),
-    /// `lstat` of what was renamed in the buffer and is still there.
+    /// `lstat` of what is where something renamed was.
     Renamed {
         /// Where.
         origin: TreePath,
@@ -371,9 +371,9 @@ pub trait Facts {
     }
     /// `lstat` on the PFS of what has this name there.
     fn lower(&self, path: &TreePath) -> Outcome<Option<Attr>>;
-    /// The same of what this record says was renamed and is still at `origin` there. `None`: others have removed it, or put something
-    /// else in its place or in that of its directory, as far as that can be told.
-    fn renamed(&self, origin: &TreePath, record: &PathRecord) -> Outcome<Option<Attr>>;
+    /// The same of what this record says was renamed and is still at its `origin` there. `None`: others have removed it, or put
+    /// something else in its place or in that of its directory, as far as that can be told.
+    fn renamed(&self, record: &PathRecord) -> Outcome<Option<Attr>>;
     /// Text of a symbolic link on the PFS.
     fn lower_link(&self, path: &TreePath) -> Outcome<Vec<u8>>;
     /// A page of a PFS directory that [covers](LowerPage::covers) `after`.

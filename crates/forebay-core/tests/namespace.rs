@@ -2,7 +2,7 @@
 
 mod world;
 
-use forebay_core::facts::{Cred, Label, LabelParent, Settings, Stop};
+use forebay_core::facts::{Attr, Cred, Label, LabelParent, Settings, Stop};
 use forebay_core::identity::Identity;
 use forebay_core::label::{label_at, void_label};
 use forebay_core::ops::{Answer, GrantTarget, Op, Path, Start};
@@ -925,4 +925,96 @@ fn a_path_that_no_call_takes_is_refused_when_it_is_made() {
         libc::ENAMETOOLONG,
     );
     w.run(stat(&longest)).unwrap();
+}
+
+/// Another directory has the place of `nd`, which `world` has already: the records are bound to the one that was there.
+fn swapped(world: &mut World) {
+    let gone = Identity::of_dir(&Attr {
+        ino: 9999,
+        mode: libc::S_IFDIR,
+        ..Attr::default()
+    });
+    for (path, record) in &mut world.table {
+        let dirs = record.dirs.as_deref().copied().unwrap_or_default();
+        let is_in = path.is_within(&p("nd"));
+        record.dirs = Dirs {
+            within: if is_in { Some(gone) } else { dirs.within },
+            out_of: dirs.out_of.map(|_| gone),
+        }
+        .boxed();
+    }
+}
+
+#[test]
+fn what_was_removed_in_another_directory_hides_nothing_of_one_that_is_open_below() {
+    let mut w = World::with_lower(&[("nd", Lower::Dir), ("nd/d", Lower::Dir)]);
+    let (path_of_d, dir) = (path("nd/d"), true);
+    w.run(Op::Unlink {
+        path: path_of_d,
+        dir,
+    })
+    .unwrap();
+    swapped(&mut w);
+    w.lower.insert(p("nd/d/sub"), Lower::Dir);
+    w.lower.insert(p("nd/d/sub/own"), Lower::File(1));
+    let listed = w.run(Op::ReadDir {
+        path: Path {
+            start: w.held("nd/d/sub"),
+            bytes: Vec::new(),
+        },
+        after: None,
+        limit: 100,
+    });
+    let Ok(Answer::Entries { entries, .. }) = listed else {
+        panic!("{listed:?}");
+    };
+    assert!(entries.iter().any(|entry| entry.name == b"own"));
+}
+
+#[test]
+fn what_is_where_something_renamed_was_is_not_below_the_new_path_of_that() {
+    let dirs = ["nd", "nd/d", "nd/d/sub"].map(|dir| (dir, Lower::Dir));
+    let mut w = World::with_lower(&dirs);
+    w.run(Op::Rename {
+        old: path("nd/d"),
+        new: path("d"),
+        flags: 0,
+    })
+    .unwrap();
+    let start = w.held("nd/d/sub");
+    let name_of = |w: &mut World| {
+        w.run(Op::NameOf {
+            start: start.clone(),
+        })
+    };
+    assert_eq!(
+        name_of(&mut w),
+        Ok(Answer::Bytes(b"/pfs/run/d/sub".to_vec()))
+    );
+    swapped(&mut w);
+    assert_eq!(
+        name_of(&mut w),
+        Ok(Answer::Bytes(b"/pfs/run/nd/d/sub".to_vec()))
+    );
+}
+
+#[test]
+fn a_directory_is_not_renamed_over_what_waits_below_its_new_name() {
+    let mut w = World::with_lower(&[("a", Lower::Dir), ("old", Lower::File(1))]);
+    let rename = |old, new, flags| Op::Rename {
+        old: path(old),
+        new: path(new),
+        flags,
+    };
+    w.run(rename("old", "a/d", 0)).unwrap();
+    for dir in ["f", "f/d"] {
+        let (path, mode) = (path(dir), 0o755);
+        w.run(Op::Mkdir { path, mode }).unwrap();
+    }
+    w.lower.remove(&p("a"));
+    let busy = Err(Stop::Errno(libc::EBUSY));
+    assert_eq!(w.run(rename("f", "a", 0)), busy);
+    w.lower.insert(p("a"), Lower::File(1));
+    assert_eq!(w.run(rename("f", "a", libc::RENAME_EXCHANGE)), busy);
+    assert_eq!(w.run(rename("a", "f", libc::RENAME_EXCHANGE)), busy);
 }

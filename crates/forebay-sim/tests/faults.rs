@@ -212,7 +212,7 @@ fn runs_to_find(mutation: Mutation) -> Vec<FaultOptions> {
     }
 }
 
-/// Planted bugs that 500 seeds of the default options do not show. They are looked for in the weather that they take,
+/// Planted bugs that 2,000 seeds of the default options do not show. They are looked for in the weather that they take,
 /// [`runs_to_find`]; all others with the default options.
 const SELDOM: [Mutation; 17] = [
     Mutation::LooksOutliveTheirRecords,

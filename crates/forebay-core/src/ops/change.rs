@@ -178,11 +178,7 @@ impl Context<'_> {
                 return Err(Stop::Need(Need::Settled(path.clone())));
             }
             // What was renamed, and removed by others, nobody sees.
-            let there = match &record.origin {
-                Some(origin) => self.facts.renamed(origin, record)?,
-                None => None,
-            };
-            if there.is_some() {
+            if self.facts.renamed(record)?.is_some() {
                 return errno(libc::ENOTEMPTY);
             }
         }

@@ -102,7 +102,7 @@ impl Context<'_> {
             Node::Born(record) => (Plan::default(), record.clone()),
             Node::Lower(lower, attr) => {
                 // A second name needs one object for both: bring the file into the buffer first.
-                if type_of(attr) != libc::S_IFREG || !self.stages(lower, attr, 0)? {
+                if type_of(attr) != libc::S_IFREG || !self.stages(&from.dir, lower, attr, 0)? {
                     return errno(libc::EXDEV);
                 }
                 self.staged(&from, lower, attr, attr.size)?

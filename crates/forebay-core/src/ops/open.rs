@@ -7,7 +7,7 @@ use crate::access::{self, READ, SEARCH, WRITE};
 use crate::facts::{Attr, Judged, NewKind, Outcome, Stop, errno};
 use crate::path::TreePath;
 use crate::record::{Dirs, Kind, PathRecord};
-use crate::walk::{Follow, Found, Last, Node};
+use crate::walk::{Dir, Follow, Found, Last, Node};
 
 /// Flags that the decision has used up. They are removed before the target is opened.
 const SPENT: i32 = libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW;
@@ -113,7 +113,7 @@ impl Context<'_> {
             },
             Node::Lower(lower, attr) => match type_of(attr) {
                 libc::S_IFLNK => errno(libc::ELOOP),
-                libc::S_IFREG if write && self.stages(lower, attr, flags)? => {
+                libc::S_IFREG if write && self.stages(&found.dir, lower, attr, flags)? => {
                     self.stage(found, lower, attr, flags)
                 }
                 libc::S_IFREG | libc::S_IFDIR => Ok(grant(in_place(lower, attr), flags)),
@@ -152,24 +152,30 @@ impl Context<'_> {
     /// True if the file is copied into the buffer. Not: large files (unless truncated), files with several names on
     /// the PFS, and files that somebody has open in place. A copy would part one name, or one user, from the others.
     /// Nor what the drain could not put back as it was.
-    pub(super) fn stages(&self, lower: &TreePath, attr: &Attr, flags: i32) -> Outcome<bool> {
+    pub(super) fn stages(
+        &self,
+        dir: &Dir,
+        lower: &TreePath,
+        attr: &Attr,
+        flags: i32,
+    ) -> Outcome<bool> {
         Ok(attr.nlink <= 1
             && (flags & libc::O_TRUNC != 0 || attr.size <= self.settings.stage_limit_bytes)
             && !self.facts.is_held_in_place(lower)
-            && self.can_put_back(lower, attr)?)
+            && self.can_put_back(dir, attr)?)
     }
 
     /// Can the user of the bridge make a file there that has the owner and the group of this one, and put it in its place? Who
     /// is not root serves nobody else, so the caller is that user.
-    fn can_put_back(&self, lower: &TreePath, attr: &Attr) -> Outcome<bool> {
+    fn can_put_back(&self, dir: &Dir, attr: &Attr) -> Outcome<bool> {
         if self.settings.bridge_uid == 0 {
             return Ok(true);
         }
         if attr.uid != self.settings.bridge_uid || !self.cred.in_group(attr.gid) {
             return Ok(false);
         }
-        let dir = self.facts.lower(&lower.parent())?;
-        Ok(dir.is_some_and(|dir| access::may(self.cred, &dir, WRITE | SEARCH)))
+        let dir = self.walk.dir_attr(dir)?;
+        Ok(access::may(self.cred, &dir, WRITE | SEARCH))
     }
 
     /// Copies a PFS file into the buffer, so that it can be written there.
@@ -232,7 +238,10 @@ impl Context<'_> {
         match &node {
             Node::Born(record) => Ok(grant(GrantTarget::Object(record.object), o_path)),
             Node::Lower(lower, attr) => {
-                if for_write && type_of(attr) == libc::S_IFREG && self.stages(lower, attr, 0)? {
+                if for_write
+                    && type_of(attr) == libc::S_IFREG
+                    && self.stages(&found.dir, lower, attr, 0)?
+                {
                     access::check(self.cred, attr, WRITE)?;
                     let (mut plan, copy) = self.staged(&found, lower, attr, attr.size)?;
                     self.settle_origin(&found, &[], &mut plan)?;

@@ -172,7 +172,7 @@ impl Context<'_> {
         };
         let (ino, dtype) = match (record.kind, &record.origin) {
             (Kind::Whiteout, _) => return Ok(None),
-            (Kind::Moved, Some(origin)) => match self.facts.renamed(origin, record)? {
+            (Kind::Moved, Some(_)) => match self.facts.renamed(record)? {
                 Some(attr) => (attr.ino, dtype_of(type_of(&attr))),
                 None => return Ok(None),
             },

@@ -155,8 +155,8 @@ impl Facts for Watch<'_> {
         self.facts.lower(path)
     }
 
-    fn renamed(&self, origin: &TreePath, record: &PathRecord) -> Outcome<Option<Attr>> {
-        self.facts.renamed(origin, record)
+    fn renamed(&self, record: &PathRecord) -> Outcome<Option<Attr>> {
+        self.facts.renamed(record)
     }
 
     fn lower_link(&self, path: &TreePath) -> Outcome<Vec<u8>> {

@@ -407,7 +407,10 @@ impl Facts for Look<'_> {
         }
     }
 
-    fn renamed(&self, origin: &TreePath, record: &PathRecord) -> Outcome<Option<Attr>> {
+    fn renamed(&self, record: &PathRecord) -> Outcome<Option<Attr>> {
+        let Some(origin) = &record.origin else {
+            return Ok(None);
+        };
         self.saw_pfs.set(true);
         let keeps_numbers = self.world.keeps_numbers();
         let found = match self.known.renamed(origin) {

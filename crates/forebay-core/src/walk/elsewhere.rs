@@ -12,7 +12,7 @@ impl Walk<'_> {
         let at = dir.path.join(name);
         match self.facts.record(&at)? {
             Some(record) if self.belongs_elsewhere(dir, name, &record)? => {
-                self.passed_over.borrow_mut().push(at);
+                self.seen.borrow_mut().passed_over.push(at);
                 Ok(None)
             }
             record => Ok(record),
@@ -46,23 +46,28 @@ impl Walk<'_> {
     /// EBUSY if something else waits for this name, at which nothing or no directory shows: something that was renamed to it, or things in
     /// a directory that had this path. The user of the bridge may take its place.
     pub fn check_vacant(&self, found: &Found) -> Outcome<()> {
-        let is_dir = found.node.as_ref().is_some_and(|node| self.is_dir(node));
-        if self.cred.uid == self.settings.bridge_uid || is_dir {
+        if self.cred.uid == self.settings.bridge_uid {
             return Ok(());
         }
-        let is_removed = match (&found.node, &found.record) {
-            (None, Some(record)) if record.is_visible() => return errno(libc::EBUSY),
-            (None, record) => record.is_some(),
-            (Some(_), _) => false,
+        match (&found.node, &found.record) {
+            (None, Some(record)) if record.is_visible() => errno(libc::EBUSY),
+            _ => self.check_vacant_below(found),
+        }
+    }
+
+    /// The same of things in a directory that had this path, and of any user: what is in a directory that is renamed to it would take their
+    /// places.
+    pub fn check_vacant_below(&self, found: &Found) -> Outcome<()> {
+        let is_removed = match &found.node {
+            Some(node) if self.is_dir(node) => return Ok(()),
+            Some(_) => false,
+            None => found.record.is_some(),
         };
         if !is_removed && matches!(found.dir.place, Place::Born(_)) {
             return Ok(());
         }
-        // What was removed may have had renamed things in it that nobody sees any more.
-        let is_seen = |r: &PathRecord| r.is_visible() && !(is_removed && r.kind == Kind::Moved);
         let below = self.facts.subtree(&found.path)?;
-        let waits = below.iter().any(|(_, record)| is_seen(record));
-        match waits {
+        match below.iter().any(|(_, record)| record.is_visible()) {
             true => errno(libc::EBUSY),
             false => Ok(()),
         }
@@ -78,8 +83,7 @@ impl Walk<'_> {
         for (path, record) in below {
             if record.kind == Kind::Moved
                 && record.transit.is_none()
-                && let Some(origin) = &record.origin
-                && self.facts.renamed(origin, record)?.is_none()
+                && self.facts.renamed(record)?.is_none()
             {
                 return errno(libc::EBUSY);
             }
@@ -108,8 +112,8 @@ impl Walk<'_> {
 
     /// Has this walk passed over the record at this path, or over one above it?
     pub(super) fn is_passed_over(&self, path: &TreePath) -> bool {
-        let passed_over = self.passed_over.borrow();
-        passed_over.iter().any(|met| path.is_within(met))
+        let seen = self.seen.borrow();
+        seen.passed_over.iter().any(|met| path.is_within(met))
     }
 
     /// Does this change a record that this walk has passed over?
@@ -120,11 +124,11 @@ impl Walk<'_> {
         }
     }
 
-    /// A look beside the walk, which says nothing of what the walk meets.
+    /// A look beside the walk: neither relies on what the other has seen.
     pub(super) fn apart<T>(&self, look: impl FnOnce() -> T) -> T {
-        let met = std::mem::take(&mut *self.passed_over.borrow_mut());
-        let seen = look();
-        *self.passed_over.borrow_mut() = met;
-        seen
+        let seen = self.seen.take();
+        let looked = look();
+        self.seen.replace(seen);
+        looked
     }
 }

@@ -118,10 +118,16 @@ pub struct Walk<'a> {
     pub facts: &'a dyn Facts,
     /// What waits for another directory than the one that is there now does not show.
     hides_elsewhere: bool,
-    /// By its path in the buffer: which directory of the PFS this walk has seen there.
-    dirs: RefCell<BTreeMap<TreePath, (TreePath, Attr)>>,
-    /// Names that it has met of which the records belong in another directory: they are not in this one, nor is anything below.
-    passed_over: RefCell<Vec<TreePath>>,
+    seen: RefCell<Seen>,
+}
+
+/// What a walk has seen.
+#[derive(Debug, Clone, Default)]
+struct Seen {
+    /// By its path in the buffer: which directory of the PFS is there.
+    dirs: BTreeMap<TreePath, (TreePath, Attr)>,
+    /// Names of which the records belong in another directory: they are not in this one, nor is anything below.
+    passed_over: Vec<TreePath>,
 }
 
 impl<'a> Walk<'a> {
@@ -138,8 +144,7 @@ impl<'a> Walk<'a> {
             settings,
             facts,
             hides_elsewhere: hides_elsewhere && settings.keeps_numbers,
-            dirs: RefCell::default(),
-            passed_over: RefCell::default(),
+            seen: RefCell::default(),
         }
     }
 
@@ -175,9 +180,10 @@ impl<'a> Walk<'a> {
     /// The same of a directory that is `lower` on the PFS, if it is there. It is looked at once for all that is decided about the
     /// directory that holds a name.
     pub fn merged_attr(&self, dir: &Dir, lower: &TreePath) -> Outcome<Option<Attr>> {
-        let seen = self.dirs.borrow().get(&dir.path).cloned();
-        if let Some((_, attr)) = seen.filter(|(seen, _)| seen == lower) {
-            return Ok(Some(attr));
+        if let Some((seen, attr)) = self.seen.borrow().dirs.get(&dir.path)
+            && seen == lower
+        {
+            return Ok(Some(*attr));
         }
         let record = match self.is_passed_over(&dir.path) {
             true => None,
@@ -185,12 +191,18 @@ impl<'a> Walk<'a> {
         };
         let renamed = record.filter(|record| record.origin.as_ref() == Some(lower));
         let found = match renamed {
-            Some(record) => self.facts.renamed(lower, &record)?,
+            Some(record) => self.facts.renamed(&record)?,
             None => self.facts.lower(lower)?,
         };
-        let seen = found.map(|attr| (dir.path.clone(), (lower.clone(), attr)));
-        self.dirs.borrow_mut().extend(seen);
+        if let Some(attr) = found {
+            self.saw_dir(&dir.path, lower, attr);
+        }
         Ok(found)
+    }
+
+    fn saw_dir(&self, path: &TreePath, lower: &TreePath, attr: Attr) {
+        let mut seen = self.seen.borrow_mut();
+        seen.dirs.insert(path.clone(), (lower.clone(), attr));
     }
 
     /// EXDEV where the directories of two names are on different file systems of the PFS: something is mounted there. A directory that was
@@ -221,7 +233,7 @@ impl<'a> Walk<'a> {
                     let lower = lower.clone();
                     return Ok((dir, lower));
                 }
-                Place::Born(_) => dir = self.dir_at(&dir.path.parent())?,
+                Place::Born(_) => dir = self.dir_shown_at(&dir.path.parent())?,
             }
         }
     }
@@ -350,7 +362,7 @@ impl<'a> Walk<'a> {
             Some(r) => match (r.kind, &r.origin) {
                 (Kind::Whiteout, _) => None,
                 (Kind::Moved, Some(origin)) => {
-                    let attr = self.facts.renamed(origin, r)?;
+                    let attr = self.facts.renamed(r)?;
                     attr.map(|a| Node::Lower(origin.clone(), a))
                 }
                 _ => Some(Node::Born(r.clone())),
@@ -371,7 +383,10 @@ impl<'a> Walk<'a> {
     pub fn enter(&self, path: TreePath, node: &Node) -> Outcome<Dir> {
         let place = match node {
             Node::Born(r) if r.kind == Kind::Dir => Place::Born(r.object),
-            Node::Lower(lower, attr) if attr.is_dir() => Place::Merged(lower.clone()),
+            Node::Lower(lower, attr) if attr.is_dir() => {
+                self.saw_dir(&path, lower, *attr);
+                Place::Merged(lower.clone())
+            }
             _ => return errno(libc::ENOTDIR),
         };
         Ok(Dir { path, place })
@@ -393,7 +408,7 @@ impl<'a> Walk<'a> {
         let parent = match above {
             Some(above) => above,
             None if dir.path.is_root() => dir.clone(),
-            None => self.dir_at(&dir.path.parent())?,
+            None => self.dir_shown_at(&dir.path.parent())?,
         };
         Ok(Found {
             path: dir.path,

@@ -89,12 +89,14 @@ impl Walk<'_> {
         lower: &TreePath,
         begin: impl Fn(Option<Moved>) -> Outcome<T>,
     ) -> Outcome<T> {
+        let seen = self.seen.borrow().clone();
         let mut first = None;
-        for moved in self.places(lower)? {
-            match begin(moved) {
+        for moved in self.places(lower) {
+            match begin(moved?) {
                 Err(Stop::Errno(e)) => first = first.or(Some(e)),
                 begun => return begun,
             }
+            self.seen.replace(seen.clone());
         }
         errno(first.unwrap_or(libc::ENOENT))
     }
@@ -134,28 +136,31 @@ impl Walk<'_> {
     }
 
     /// Where this directory of the PFS may be in the buffer: where it, or one above it, was renamed to, the nearest first; and, since
-    /// others may have put another directory where that was, at its own path.
-    fn places(&self, lower: &TreePath) -> Outcome<Vec<Option<Moved>>> {
-        let mut places = Vec::new();
-        let mut at = lower.clone();
-        loop {
-            if let Some(now) = self.facts.moved(&at)? {
-                places.push(Some((at.clone(), now)));
+    /// others may have put another directory where that was, at its own path. Whether it is there is not said.
+    fn places<'l>(
+        &'l self,
+        lower: &TreePath,
+    ) -> impl Iterator<Item = Outcome<Option<Moved>>> + use<'l> {
+        let mut next = Some(lower.clone());
+        let mut is_over = false;
+        std::iter::from_fn(move || {
+            while let Some(at) = next.take() {
+                next = at.split().map(|(above, _)| above);
+                match self.facts.moved(&at) {
+                    Ok(Some(now)) => return Some(Ok(Some((at, now)))),
+                    Ok(None) => {}
+                    Err(stop) => return Some(Err(stop)),
+                }
             }
-            if at.is_root() {
-                break;
-            }
-            at = at.parent();
-        }
-        places.push(None);
-        Ok(places)
+            (!std::mem::replace(&mut is_over, true)).then_some(Ok(None))
+        })
     }
 
     /// The path in the buffer at which this directory of the PFS would show, if nothing is in its place: directories above it
     /// may have been renamed.
     pub(crate) fn path_of_lower(&self, lower: &TreePath) -> Outcome<TreePath> {
-        let places = self.places(lower)?;
-        Ok(path_of(lower, places.first().and_then(Option::as_ref)))
+        let first = self.places(lower).next().transpose()?;
+        Ok(path_of(lower, first.flatten().as_ref()))
     }
 
     /// Where the PFS directory `lower` is in the buffer now, if it is at this one of its [`Walk::places`].
@@ -168,8 +173,12 @@ impl Walk<'_> {
                 let below = lower.components().skip(at.components().count());
                 let renamed = Dir {
                     path: now,
-                    place: Place::Merged(at),
+                    place: Place::Merged(at.clone()),
                 };
+                // What others have put where it was is not below its new path.
+                if self.merged_attr(&renamed, &at)?.is_none() {
+                    return errno(libc::ENOENT);
+                }
                 self.dir_below(renamed, below)?
             }
         };

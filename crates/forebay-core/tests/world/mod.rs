@@ -315,8 +315,14 @@ impl Facts for World {
             ..Attr::default()
         }))
     }
-    fn renamed(&self, origin: &TreePath, _: &PathRecord) -> Outcome<Option<Attr>> {
-        self.lower(origin)
+    fn renamed(&self, record: &PathRecord) -> Outcome<Option<Attr>> {
+        let origin = record.origin.as_ref().expect("it was renamed");
+        let dir = self.lower(&origin.parent())?;
+        let out_of = record.dirs.as_deref().and_then(|dirs| dirs.out_of);
+        let is_there = out_of.is_none_or(|known| dir.is_some_and(|dir| known.is_dir_of(&dir)));
+        let known = record.arriving.as_deref();
+        let found = self.lower(origin)?.filter(|_| is_there);
+        Ok(found.filter(|attr| known.is_none_or(|known| known.is_inode_of(attr))))
     }
     fn has_open(&self, _: &Attr) -> bool {
         self.have_all_open

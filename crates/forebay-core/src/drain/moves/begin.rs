@@ -341,11 +341,12 @@ impl Move {
     }
 }
 
-/// Is something directly in this directory that was not drained yet, and that is bound to no other one that had its place?
+/// Is something in this directory, or below it, that was not drained yet, and that is bound to no other one that had its place?
 pub(super) fn has_something_new(facts: &dyn DrainFacts, dir: &TreePath) -> Outcome<bool> {
-    let children = facts.children(dir, usize::MAX)?;
-    let is_new = |r: &PathRecord| r.drained.is_none() && r.dirs().within.is_none();
-    Ok(children.iter().any(|(_, record)| is_new(record)))
+    let below = facts.below(dir)?;
+    let is_new =
+        |r: &PathRecord| r.is_visible() && r.drained.is_none() && r.dirs().within.is_none();
+    Ok(below.iter().any(|(_, record)| is_new(record)))
 }
 
 /// Something has to leave first what is to be replaced.
