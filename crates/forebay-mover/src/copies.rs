@@ -362,6 +362,10 @@ impl Pass<'_> {
             check_is(target.as_fd(), is)?;
             let xattrs = pfs::read_xattrs(source.as_fd())?;
             self.dress(&xattrs, target.as_fd(), &attr)?;
+            if self.my_ids.0 == 0 {
+                // Only root can have set it.
+                let _ = sys::remove_xattr(target.as_fd(), drain::MADE_FOR);
+            }
         }
         match target {
             Ok(target) if is_last_sync => sys::fsync(target.as_fd()).during("fsync directory"),

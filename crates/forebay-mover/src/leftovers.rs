@@ -3,9 +3,10 @@
 use crate::aside;
 use crate::counters::Counters;
 use crate::pfs::{During, Trouble};
+use crate::pfs_acts;
 use crate::removal;
 use crate::touched::Touched;
-use forebay_core::drain::{is_aside, is_going, is_leftover, is_leftover_of, is_old_note};
+use forebay_core::drain::{is_apart, is_aside, is_going, is_leftover, is_leftover_of, is_old_note};
 use forebay_core::facts::Attr;
 use forebay_core::path::TreePath;
 use forebay_core::record::BridgeId;
@@ -70,6 +71,10 @@ pub(crate) fn sweep(
         }
         let swept = match name {
             name if is_old_note(name) => Ok(false),
+            name if is_apart(name) => match pfs_acts::remove_apart(dir.as_fd(), name) {
+                Err(Errno::NOENT) => Ok(true),
+                removed => removed.during("remove where a directory was made"),
+            },
             name if is_aside(name) => aside::sweep(lower, notes, &path, touched, counters),
             name => match sys::stat(dir.as_fd(), name) {
                 Ok(there) if !is_own(&there) => Ok(false),

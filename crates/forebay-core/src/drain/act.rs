@@ -246,7 +246,8 @@ impl NewDir {
 
     /// May the directory that was found there, in the directory `around`, be taken for it? It will get the attributes of the backing
     /// directory, which are `own`: that of another user must not, nor one that others may have moved there. A drain by the user `by`
-    /// that was killed may have made it and not have noted that, and a network file system may have made it and lost the answer.
+    /// that was killed may have made it and not have noted that, and a network file system may have made it and lost the answer: where
+    /// others may have put it there, it has the mark of the object then ([`MADE_FOR`]).
     pub fn may_be(
         &self,
         found: &Attr,
@@ -254,24 +255,35 @@ impl NewDir {
         by: u32,
         around: &Attr,
         is_empty: impl FnOnce() -> bool,
+        is_marked: impl FnOnce() -> bool,
     ) -> bool {
         let is_known = self.known.is_some_and(|known| known.is_dir_of(found));
-        let is_shared = around.mode & 0o022 != 0 && around.mode & libc::S_ISVTX == 0;
-        let is_put_by_owner = || [own.uid, 0].contains(&around.uid) && !is_shared;
         // What is known has another number now.
         let is_told_by_owner = !self.knows_dirs && self.known.is_some();
-        let is_of_owner = || found.uid == own.uid && (is_told_by_owner || is_put_by_owner());
-        let is_just_made = || found.uid == by && found.mode & 0o777 == NEW_DIR_MODE && is_empty();
+        let is_of_owner =
+            || found.uid == own.uid && (is_told_by_owner || is_put_by(own.uid, around));
+        let is_new = found.uid == by && found.mode & 0o777 == NEW_DIR_MODE;
+        let is_just_made = || is_new && (is_put_by(by, around) || is_marked()) && is_empty();
         let is_taken = || !self.was_made && (is_of_owner() || is_just_made());
         found.is_dir() && (is_known || is_taken())
     }
 
     /// Is this what was made a moment ago by the user `by`, in a directory of the user `around`? The call that makes a directory
-    /// gives no descriptor, so others may have put theirs in its place.
+    /// gives no descriptor, so others may have put theirs in its place. For a file system on which it can't be made apart.
     pub fn is_made(found: &Attr, by: u32, around: u32, is_empty: impl FnOnce() -> bool) -> bool {
         [by, around].contains(&found.uid) && is_empty()
     }
 }
+
+/// Can only this user, or root, have put something into the directory `around`? If not, a new directory is made apart and gets its name when
+/// it is known.
+pub fn is_put_by(user: u32, around: &Attr) -> bool {
+    let is_shared = around.mode & 0o022 != 0 && around.mode & libc::S_ISVTX == 0;
+    [user, 0].contains(&around.uid) && !is_shared
+}
+
+/// The extended attribute of a directory that was made apart: for which object, until it gets the attributes of that.
+pub const MADE_FOR: &[u8] = b"trusted.forebay.made-for";
 
 /// The mode of a directory of the PFS until it gets that of its backing directory.
 pub const NEW_DIR_MODE: u32 = 0o700;
@@ -500,6 +512,8 @@ impl Act {
     pub fn needs_to_change(&self) -> Vec<[TreePath; 2]> {
         let mut dirs = match self {
             Act::Sweep { .. } => Vec::new(),
+            // Where nothing can be made apart it is made in its place.
+            Act::MakeDir(_) => self.changed_dirs(),
             act => act.visited_dirs(),
         };
         dirs.sort_unstable();
@@ -516,7 +530,7 @@ impl Act {
     }
 
     /// The directories in which it may make or remove an entry, for however short a time: [`Act::changed_dirs`], and those in
-    /// which copies are made and leftovers removed.
+    /// which copies and directories are made and leftovers removed.
     pub fn visited_dirs(&self) -> Vec<TreePath> {
         match self {
             Act::Copy { copies, .. } => {
@@ -525,6 +539,12 @@ impl Act {
             }
             Act::Forget(all) => all.iter().map(|left| left.path.parent()).collect(),
             Act::Sweep { dirs, .. } => dirs.clone(),
+            Act::MakeDir(_) => {
+                // It may be made apart.
+                let mut dirs = self.changed_dirs();
+                dirs.push(TreePath::root());
+                dirs
+            }
             act => act.changed_dirs(),
         }
     }
@@ -650,7 +670,8 @@ mod tests {
         };
         let own = dir(user, 0o755);
         let may_be = |known, found: &Attr, by, is_empty| {
-            new(known, true).may_be(found, &own, by, &dir(user, 0o755), || is_empty)
+            let around = dir(user, 0o755);
+            new(known, true).may_be(found, &own, by, &around, || is_empty, || true)
         };
         assert!(may_be(None, &dir(user, 0o777), user, false));
         assert!(!may_be(None, &dir(other, 0o777), user, false));
@@ -668,8 +689,16 @@ mod tests {
         assert!(!may_be(None, &file, user, true));
         // Others may have moved one of the user there.
         let in_dir = |known, knows_dirs, around: &Attr| {
-            new(known, knows_dirs).may_be(&dir(user, 0o700), &own, root, around, || false)
+            let found = dir(user, 0o700);
+            new(known, knows_dirs).may_be(&found, &own, root, around, || false, || true)
         };
+        // Or one of root, which has no mark.
+        let without_mark = |around: &Attr| {
+            new(None, true).may_be(&dir(root, 0o700), &own, root, around, || true, || false)
+        };
+        assert!(without_mark(&dir(root, 0o755)));
+        assert!(!without_mark(&dir(user, 0o755)));
+        assert!(!without_mark(&dir(root, 0o777)));
         assert!(in_dir(None, true, &dir(root, 0o755)));
         assert!(in_dir(None, true, &dir(root, 0o1777)));
         assert!(!in_dir(None, true, &dir(other, 0o755)));
@@ -687,7 +716,7 @@ mod tests {
             was_made: true,
             ..new(another, true)
         };
-        assert!(!made.may_be(&dir(user, 0o700), &own, user, &own, || true));
+        assert!(!made.may_be(&dir(user, 0o700), &own, user, &own, || true, || true));
     }
 
     #[test]

@@ -92,8 +92,8 @@ mod tests;
 mod workplaces;
 
 pub use act::{
-    Act, ActTicket, Copied, Copy, DrainCommit, DrainVerdict, Got, LentMode, NEW_DIR_MODE, Name,
-    Named, Naming, NewDir, OTHER_DIR, StrayEntry, Temporary, Trouble, Use, Work,
+    Act, ActTicket, Copied, Copy, DrainCommit, DrainVerdict, Got, LentMode, MADE_FOR, NEW_DIR_MODE,
+    Name, Named, Naming, NewDir, OTHER_DIR, StrayEntry, Temporary, Trouble, Use, Work, is_put_by,
 };
 pub use aside::{
     AsideFate, AsideNote, Tick, clock_path, is_aside, is_for_the_drain_alone, is_old_note,
@@ -110,7 +110,9 @@ pub use name_secret::NameSecret;
 pub use orphans::abandon;
 pub use pass::{Drain, NextAct};
 pub use release::RELEASED_AT_ONCE;
-pub use reserved_names::{discarded_name, is_going, is_leftover, is_leftover_of, waiting_name};
+pub use reserved_names::{
+    apart_name, discarded_name, is_apart, is_going, is_leftover, is_leftover_of, waiting_name,
+};
 pub(crate) use reserved_names::{waiting_path, waits_under};
 pub(crate) use rules::OURS;
 pub use rules::{

@@ -17,6 +17,8 @@ const WAITING: &str = ".moved";
 const COPY: &str = ".tmp";
 /// Ends the name of a directory that is on its way out; a number may follow.
 const DISCARDED: &str = ".gone";
+/// Ends the name of the directory in which a new one is made, where others can't get at it.
+const NEW: &str = ".new";
 /// Ends the name that a file has for a moment on its way out.
 const GOING: &str = ".out";
 /// Ends the name of what earlier versions made beside what waits for its removal, as a note. Nobody believes it any more.
@@ -83,6 +85,16 @@ pub fn discarded_name(oid: ObjectId) -> Vec<u8> {
     reserved(oid, DISCARDED)
 }
 
+/// The name, in the root of the PFS directory, of the directory in which the one of this object is made apart.
+pub fn apart_name(oid: ObjectId) -> Vec<u8> {
+    reserved(oid, NEW)
+}
+
+/// Is it such a name?
+pub fn is_apart(name: &[u8]) -> bool {
+    reserved_parts(name).is_some_and(|(_, suffix)| suffix == NEW.as_bytes())
+}
+
 /// The name, beside its own one, by which a file goes: on behalf of this object, in the pass that has this secret.
 pub(super) fn going_path(file: &TreePath, oid: ObjectId, secret: NameSecret) -> TreePath {
     let mark = char::from(TOKEN_MARK);
@@ -122,14 +134,16 @@ pub fn is_leftover(name: &[u8]) -> bool {
 /// The object that left this name behind, if it is a leftover.
 pub(super) fn leftover_of(name: &[u8]) -> Option<ObjectId> {
     let (oid, suffix) = reserved_parts(name)?;
-    let is_leftover = maker_of(oid, suffix).is_some() || is_discarded(suffix);
+    let is_leftover = maker_of(oid, suffix).is_some() || is_discarded(suffix) || is_apart(name);
     is_leftover.then_some(oid)
 }
 
 /// Is this a name that an interrupted drain of this bridge may have left, or that any drain is done with?
 pub fn is_leftover_of(name: &[u8], maker: BridgeId) -> bool {
-    reserved_parts(name)
-        .is_some_and(|(oid, suffix)| maker_of(oid, suffix) == Some(maker) || is_discarded(suffix))
+    reserved_parts(name).is_some_and(|(oid, suffix)| match is_apart(name) {
+        true => oid.bridge() == maker,
+        false => maker_of(oid, suffix) == Some(maker) || is_discarded(suffix),
+    })
 }
 
 /// Of what waits for its removal, maybe beside others with a number, or of what was made beside it.
@@ -164,6 +178,15 @@ fn without_token(text: &[u8]) -> &[u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn where_a_directory_was_made_apart_is_swept_by_its_maker() {
+        let oid = ObjectId::new(BridgeId(2), 1, 5);
+        let name = apart_name(oid);
+        assert!(is_apart(&name) && is_leftover(&name));
+        assert!(is_leftover_of(&name, BridgeId(2)) && !is_leftover_of(&name, BridgeId(1)));
+        assert!(!is_apart(&discarded_name(oid)) && !is_apart(b"d.new"));
+    }
 
     const NAMES: CopyNames = CopyNames {
         maker: None,

@@ -12,7 +12,7 @@ impl Context<'_> {
     fn vacant(&self, path: &Path, slash_allowed: bool) -> Outcome<Found> {
         let found = self.free(path, slash_allowed)?;
         self.check_change(&found.dir)?;
-        self.walk.check_vacant(&found)?;
+        self.walk.check_vacant(&found, false)?;
         Ok(found)
     }
 
@@ -92,7 +92,7 @@ impl Context<'_> {
             protections.check_link(self.cred, &self.walk.attr(&node)?)?;
         }
         self.check_change(&to.dir)?;
-        self.walk.check_vacant(&to)?;
+        self.walk.check_vacant(&to, false)?;
         if self.walk.is_dir(&node) {
             return errno(libc::EPERM);
         }

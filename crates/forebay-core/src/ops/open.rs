@@ -71,7 +71,7 @@ impl Context<'_> {
 
     fn create(&self, found: &Found, flags: i32, mode: u32) -> Outcome<Decision> {
         self.check_change(&found.dir)?;
-        self.walk.check_vacant(found)?;
+        self.walk.check_vacant(found, false)?;
         let hidden = self.hidden_at(found);
         let owner = self.inherit(&found.dir, libc::S_IFREG | mode & 0o7777, false)?;
         let fresh = self.make(
@@ -100,6 +100,9 @@ impl Context<'_> {
         }
         if flags & libc::O_CREAT != 0 {
             self.check_create_over(found, node)?;
+        }
+        if write {
+            self.walk.check_here(found)?;
         }
         if self.cred.uid != 0 {
             self.check_open(&self.walk.attr(node)?, flags)?;
@@ -233,6 +236,9 @@ impl Context<'_> {
         let (found, node) = self.existing(path, follow_if(follow))?;
         if directory && !self.walk.is_dir(&node) {
             return errno(libc::ENOTDIR);
+        }
+        if for_write {
+            self.walk.check_here(&found)?;
         }
         let o_path = libc::O_PATH | libc::O_NOFOLLOW;
         match &node {

@@ -29,6 +29,7 @@ impl Context<'_> {
         if self.walk.is_dir(node) {
             return errno(libc::EISDIR);
         }
+        self.walk.check_here(&found)?;
         self.check_removal(&found.dir, node)?;
         let hidden = self.hidden_at(&found);
         self.remove(&found, hidden, &[], Plan::default())
@@ -49,6 +50,7 @@ impl Context<'_> {
         if !self.walk.is_dir(node) {
             return errno(libc::ENOTDIR);
         }
+        self.walk.check_here(&found)?;
         self.check_removal(&found.dir, node)?;
         let mut plan = Plan::default();
         let (hidden, below) = self.empty(&found)?;

@@ -74,13 +74,14 @@ impl Context<'_> {
                 return errno(libc::EISDIR);
             }
         }
-        self.check_arrival(is_dir, &dst)?;
+        self.walk.check_here(&src)?;
+        self.walk.check_vacant(&dst, is_dir)?;
         self.check_new_parent(&src, node, &dst)?;
         if let Some(replaced) = &dst.node
             && exchange
         {
             self.check_new_parent(&dst, replaced, &src)?;
-            self.check_arrival(dst_is_dir, &src)?;
+            self.walk.check_vacant(&src, dst_is_dir)?;
             return self.exchange((&src, is_dir), (&dst, dst_is_dir));
         }
         check_name(&dst)?;
@@ -98,14 +99,6 @@ impl Context<'_> {
         plan.touch(self.touched(&src.dir)?);
         plan.touch(self.touched(&dst.dir)?);
         Ok(plan.decide(Answer::Done))
-    }
-
-    /// Does nothing wait where this, perhaps a directory, gets its new name?
-    fn check_arrival(&self, is_dir: bool, dst: &Found) -> Outcome<()> {
-        if is_dir {
-            self.walk.check_vacant_below(dst)?;
-        }
-        self.walk.check_vacant(dst)
     }
 
     /// A directory that gets another parent has its `..` changed, which takes write permission.

@@ -43,21 +43,48 @@ impl Walk<'_> {
         Ok(now.is_some_and(|now| !within.is_dir_of(&now)))
     }
 
-    /// EBUSY if something else waits for this name, at which nothing or no directory shows: something that was renamed to it, or things in
-    /// a directory that had this path. The user of the bridge may take its place.
-    pub fn check_vacant(&self, found: &Found) -> Outcome<()> {
-        if self.cred.uid == self.settings.bridge_uid {
+    /// EBUSY if what shows at this name was made in another directory than the one that is there now: nobody changes by a path what waits for
+    /// a directory, but who sees it all the same would.
+    pub fn check_here(&self, found: &Found) -> Outcome<()> {
+        let Some(record) = &found.record else {
+            return Ok(());
+        };
+        let Some(within) = record.dirs().within else {
+            return Ok(());
+        };
+        if !self.settings.keeps_numbers || record.is_open_at(&found.path) {
             return Ok(());
         }
-        match (&found.node, &found.record) {
-            (None, Some(record)) if record.is_visible() => errno(libc::EBUSY),
-            _ => self.check_vacant_below(found),
+        let is_here = match &found.dir.place {
+            Place::Merged(lower) => {
+                let now = self.merged_attr(&found.dir, lower)?;
+                now.is_some_and(|now| within.is_dir_of(&now))
+            }
+            // One that was not on the PFS yet has come where that one was.
+            Place::Born(_) => {
+                let dir = self.facts.record(&found.dir.path)?;
+                dir.is_none_or(|dir| dir.drained.is_some())
+            }
+        };
+        match is_here {
+            true => Ok(()),
+            false => errno(libc::EBUSY),
         }
     }
 
-    /// The same of things in a directory that had this path, and of any user: what is in a directory that is renamed to it would take their
-    /// places.
-    pub fn check_vacant_below(&self, found: &Found) -> Outcome<()> {
+    /// EBUSY if something else waits for this name, at which nothing or no directory shows: something that was renamed to it, or things in
+    /// a directory that had this path. The user of the bridge may take its place, but not with a directory that has things in it
+    /// (`with_contents`): these would take the places of what waits.
+    pub fn check_vacant(&self, found: &Found, with_contents: bool) -> Outcome<()> {
+        self.check_here(found)?;
+        let is_of_bridge = self.cred.uid == self.settings.bridge_uid;
+        match (&found.node, &found.record) {
+            _ if is_of_bridge && !with_contents => return Ok(()),
+            (None, Some(record)) if record.is_visible() && !is_of_bridge => {
+                return errno(libc::EBUSY);
+            }
+            _ => {}
+        }
         let is_removed = match &found.node {
             Some(node) if self.is_dir(node) => return Ok(()),
             Some(_) => false,

@@ -527,6 +527,103 @@ fn what_waits_for_a_directory_is_not_in_the_one_that_has_its_place_now() {
     assert_eq!(drained.out, "f\nown\nd:\nx\n\nnd:\n");
 }
 
+/// The directory is away, and something else that has its place for a while is removed in the buffer.
+#[test]
+fn nobody_else_takes_the_name_of_a_directory_in_which_something_was_renamed() {
+    as_root!();
+    for gives_way in ["rm pfs/w/v", "mv pfs/w/v pfs/w/away"] {
+        let stage = Stage::new();
+        let before = "mkdir -m 777 pfs/w; chmod 777 pfs/w; victim sh -c 'umask 077; mkdir pfs/w/v; umask 0; echo secret > pfs/w/v/x'";
+        by_root(&stage, before).ends_with(0);
+        let script = |script: &str| finish(run(&stage, &["--no-drain", "-q"], script));
+        script("victim mv pfs/w/v/x pfs/w/v/y").ends_with(0);
+        by_root(
+            &stage,
+            "mallory sh -c 'mv pfs/w/v pfs/w/v2; echo f > pfs/w/v'",
+        )
+        .ends_with(0);
+        let takes = format!(
+            "mallory {gives_way}; ! mallory mkdir pfs/w/v; mallory mkdir pfs/w/m; ! mallory mv -T pfs/w/m pfs/w/v"
+        );
+        let said = script(&takes).ends_with(0);
+        assert_eq!(said.err.matches("busy").count(), 2, "{said:?}");
+        by_root(&stage, "mallory sh -c 'rm -f pfs/w/v; mv pfs/w/v2 pfs/w/v'").ends_with(0);
+        script("! mallory cat pfs/w/v/y").ends_with(0);
+    }
+}
+
+/// Results are rotated past the buffer while some of them wait: the user of the bridge, who sees those by a path, writes the next ones.
+#[test]
+fn the_user_of_the_bridge_changes_nothing_by_a_path_that_waits_for_another_directory() {
+    as_root!();
+    let changes = [
+        "echo 2 > q/out",
+        "echo 2 >> q/out",
+        "truncate -s 0 q/out",
+        "rm q/out",
+        "touch t; mv t q/out",
+        "mv q/out t",
+        "ln -sf t q/out",
+        "cp --remove-destination d/f q/out",
+        "mv -T q/old q/o",
+        "mv d/f q/old",
+    ];
+    let rotate = "mv q q.1; mkdir q";
+    for (rotate, changes) in [
+        (rotate, &changes[..]),
+        (
+            "mv q q.1",
+            &[
+                "mkdir q; echo 2 > q/out",
+                "mkdir n; touch n/out; mv -T n q",
+                "mkdir n n/old; mv -T n q",
+                "mv -T d q",
+            ],
+        ),
+    ] {
+        for change in changes {
+            let stage = Stage::new();
+            let before = "mkdir -p pfs/q pfs/d; touch pfs/q/out pfs/was pfs/d/f pfs/d/out";
+            by_root(&stage, before).ends_with(0);
+            let first = run(
+                &stage,
+                &["--no-drain", "-q"],
+                "cd pfs; echo 1 > q/out; mv was q/old",
+            );
+            finish(first).ends_with(0);
+            by_root(&stage, &format!("cd pfs; {rotate}")).ends_with(0);
+            let next = format!("cd pfs; {change} || exit 9");
+            let next = run(&stage, &["--no-drain", "-q"], &next);
+            let said = finish(next).ends_with(9);
+            assert!(said.err.contains("busy"), "{change}: {said:?}");
+            let back = "cd pfs; rmdir q 2> /dev/null || true; mv q.1 q";
+            by_root(&stage, back).ends_with(0);
+            // What the buffer has made at that name meanwhile has to be settled first.
+            if !change.starts_with("mkdir q;") {
+                stage.say(&["drain", "--buffer", "pfs"]).ends_with(0);
+                let after = by_root(&stage, "cd pfs; cat q/out; ls q").ends_with(0);
+                assert_eq!(after.out, "1\nold\nout\n", "{change}");
+            }
+        }
+    }
+}
+
+/// Natively a user may rename a directory of root where that user may make names, and not get into it.
+#[test]
+fn a_private_directory_that_a_user_has_renamed_to_the_place_of_a_new_one_stays_private() {
+    as_root!();
+    let stage = Stage::new();
+    by_root(&stage, &format!("{BEFORE}; mkdir -m 700 pfs/top/private")).ends_with(0);
+    let make = "mallory mkdir pfs/top/new pfs/top/more; mallory touch pfs/top/more/f";
+    finish(run(&stage, &["--no-drain", "-q"], make)).ends_with(0);
+    by_root(&stage, "mallory mv -T pfs/top/private pfs/top/new").ends_with(0);
+    let listed = stage.say(&["drain", "--buffer", "pfs"]).ends_with(75);
+    assert!(listed.err.contains("top/new"), "{listed:?}");
+    let after = by_root(&stage, "cd pfs; stat -c '%u %a' top/new; ls -A . top/more").ends_with(0);
+    let lock = after.out.replace(".forebay-lock\n", "");
+    assert_eq!(lock, "0 700\n.:\ntop\n\ntop/more:\nf\n");
+}
+
 /// A name at which nothing shows, since its directory or what was renamed to it is elsewhere, is nobody else's.
 #[test]
 fn nobody_else_takes_a_name_at_which_something_waits() {
