@@ -60,10 +60,10 @@ pub fn label_at(walk: &Walk<'_>, path: &TreePath, record: &PathRecord) -> Outcom
 
 /// Is this label right for the object of the record at `path`?
 ///
-/// Three labels are right beside [`label_at`]. One of an older version does not tell what was renamed. When a directory that was made in
-/// the buffer opens to the
-/// PFS, what lies in it keeps its label, which names the directory by its object. Its record keeps
-/// that object until nothing lies in it. And what is in no directory any more may name any: nobody can tell which one it was in.
+/// Four labels are right beside [`label_at`]. One of an older version does not tell what was renamed. When a directory that was made in
+/// the buffer opens to the PFS, what lies in it keeps its label, which names the directory by its object. Its record keeps
+/// that object until nothing lies in it. What waits for a directory of the PFS goes on naming that by its path, when one that was made in
+/// the buffer has come there. And what is in no directory any more may name any: nobody can tell which one it was in.
 ///
 /// # Errors
 /// As [`label_at`].
@@ -89,6 +89,13 @@ pub fn is_right(
         return Ok(*label == of_then);
     }
     let dir = walk.facts.record(&path.parent())?;
+    let by_path = Label {
+        parent: LabelParent::Lower(path.parent()),
+        ..right.clone()
+    };
+    if record.dirs().within.is_some() && *label == by_path {
+        return Ok(true);
+    }
     let by_object = dir.filter(|dir| dir.kind == Kind::Moved).map(|dir| Label {
         parent: LabelParent::Object(dir.object.oid),
         ..right

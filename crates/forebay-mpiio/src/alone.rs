@@ -61,6 +61,7 @@ impl Call<'_> {
         hull: Extent,
         buffers: &mut Buffers,
     ) -> Result<(), Errno> {
+        let most = SIEVE_BYTES.min(self.here.arrangement.buffer_bytes);
         let mut memory = 0;
         let mut pieces = mine.pieces_within(hull).peekable();
         let mut group = Vec::new();
@@ -69,7 +70,7 @@ impl Call<'_> {
             group.clear();
             group.push(first);
             while let Some(next) = pieces.next_if(|next| {
-                next.start - end <= FREE_READ_GAP_BYTES && next.end - first.start <= SIEVE_BYTES
+                next.start - end <= FREE_READ_GAP_BYTES && next.end - first.start <= most
             }) {
                 end = next.end;
                 group.push(next);

@@ -54,10 +54,12 @@ impl Wishes {
         let number = || value.parse::<u64>().ok().filter(|&n| n > 0);
         let count = || number().map(|n| n.min(u32::MAX.into()) as u32);
         match name {
-            "forebay_collective" => {
-                self.off = value == "off";
-                self.always = value == "always";
-            }
+            "forebay_collective" => match value {
+                "off" => (self.off, self.always) = (true, false),
+                "always" => (self.off, self.always) = (false, true),
+                "auto" => (self.off, self.always) = (false, false),
+                _ => {}
+            },
             "romio_cb_write" | "romio_cb_read" => self.off |= value == "disable",
             "cb_nodes" => self.aggregators = count().or(self.aggregators),
             "cb_config_list" => {
@@ -460,6 +462,7 @@ mod tests {
         let mut wishes = Wishes::default();
         for (name, value) in [
             ("forebay_collective", "always"),
+            ("forebay_collective", "perhaps"),
             ("cb_nodes", "3"),
             ("cb_nodes", "many"),
             ("cb_config_list", "*:2"),

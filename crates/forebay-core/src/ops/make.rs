@@ -5,14 +5,14 @@ use super::{Answer, Context, Decision, Path};
 use crate::access::{SEARCH, WRITE};
 use crate::facts::{NewKind, Outcome, errno};
 use crate::record::{Dirs, Kind, PathRecord};
-use crate::walk::{Follow, Found, Last, Node};
+use crate::walk::{Comes, Follow, Found, Last, Node};
 
 impl Context<'_> {
     /// The place for a new name.
-    fn vacant(&self, path: &Path, slash_allowed: bool) -> Outcome<Found> {
-        let found = self.free(path, slash_allowed)?;
+    fn vacant(&self, path: &Path, comes: Comes) -> Outcome<Found> {
+        let found = self.free(path, comes == Comes::EmptyDir)?;
         self.check_change(&found.dir)?;
-        self.walk.check_vacant(&found, false)?;
+        self.walk.check_vacant(&found, comes)?;
         Ok(found)
     }
 
@@ -29,7 +29,11 @@ impl Context<'_> {
     }
 
     fn new_name(&self, path: &Path, kind: Kind, what: NewKind, mode: u32) -> Outcome<Decision> {
-        let found = self.vacant(path, kind == Kind::Dir)?;
+        let comes = match kind {
+            Kind::Dir => Comes::EmptyDir,
+            _ => Comes::File,
+        };
+        let found = self.vacant(path, comes)?;
         let hidden = self.hidden_at(&found);
         let owner = self.inherit(&found.dir, mode, kind == Kind::Dir)?;
         let fresh = self.make(&found, kind, what, owner, None, hidden.as_ref())?;
@@ -92,7 +96,7 @@ impl Context<'_> {
             protections.check_link(self.cred, &self.walk.attr(&node)?)?;
         }
         self.check_change(&to.dir)?;
-        self.walk.check_vacant(&to, false)?;
+        self.walk.check_vacant(&to, Comes::File)?;
         if self.walk.is_dir(&node) {
             return errno(libc::EPERM);
         }

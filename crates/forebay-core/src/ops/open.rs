@@ -7,7 +7,7 @@ use crate::access::{self, READ, SEARCH, WRITE};
 use crate::facts::{Attr, Judged, NewKind, Outcome, Stop, errno};
 use crate::path::TreePath;
 use crate::record::{Dirs, Kind, PathRecord};
-use crate::walk::{Dir, Follow, Found, Last, Node};
+use crate::walk::{Comes, Dir, Follow, Found, Last, Node};
 
 /// Flags that the decision has used up. They are removed before the target is opened.
 const SPENT: i32 = libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW;
@@ -71,7 +71,7 @@ impl Context<'_> {
 
     fn create(&self, found: &Found, flags: i32, mode: u32) -> Outcome<Decision> {
         self.check_change(&found.dir)?;
-        self.walk.check_vacant(found, false)?;
+        self.walk.check_vacant(found, Comes::File)?;
         let hidden = self.hidden_at(found);
         let owner = self.inherit(&found.dir, libc::S_IFREG | mode & 0o7777, false)?;
         let fresh = self.make(

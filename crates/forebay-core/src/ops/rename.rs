@@ -12,7 +12,7 @@ use crate::facts::{NewKind, Outcome, errno};
 use crate::identity::Identity;
 use crate::path::TreePath;
 use crate::record::{Dirs, Kind, PathRecord};
-use crate::walk::{Follow, Found, Last, Node};
+use crate::walk::{Comes, Follow, Found, Last, Node};
 
 impl Context<'_> {
     pub(super) fn rename(&self, old: &Path, new: &Path, flags: u32) -> Outcome<Decision> {
@@ -75,13 +75,13 @@ impl Context<'_> {
             }
         }
         self.walk.check_here(&src)?;
-        self.walk.check_vacant(&dst, is_dir)?;
+        self.walk.check_vacant(&dst, comes(is_dir))?;
         self.check_new_parent(&src, node, &dst)?;
         if let Some(replaced) = &dst.node
             && exchange
         {
             self.check_new_parent(&dst, replaced, &src)?;
-            self.walk.check_vacant(&src, dst_is_dir)?;
+            self.walk.check_vacant(&src, comes(dst_is_dir))?;
             return self.exchange((&src, is_dir), (&dst, dst_is_dir));
         }
         check_name(&dst)?;
@@ -229,6 +229,13 @@ fn arriving(from: &TreePath, record: &PathRecord) -> Option<Box<Identity>> {
     let opened = record.dirs().within.filter(|_| record.is_open_at(from));
     let opened = opened.map(|dir| Box::new(dir.leaving()));
     opened.or_else(|| record.arriving.clone())
+}
+
+fn comes(is_dir: bool) -> Comes {
+    match is_dir {
+        true => Comes::Dir,
+        false => Comes::File,
+    }
 }
 
 /// Two names of one object: POSIX asks that a rename of one to the other does nothing.

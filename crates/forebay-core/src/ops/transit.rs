@@ -121,6 +121,10 @@ impl Facts for Watch<'_> {
         Ok(below)
     }
 
+    fn has_visible_below(&self, dir: &TreePath) -> Outcome<bool> {
+        self.facts.has_visible_below(dir)
+    }
+
     fn path_of(&self, object: ObjectName) -> Outcome<Option<TreePath>> {
         self.facts.path_of(object)
     }

@@ -6,6 +6,17 @@ use crate::path::TreePath;
 use crate::record::{Kind, PathRecord};
 use crate::table::Change;
 
+/// What is about to get a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Comes {
+    /// No directory.
+    File,
+    /// A new directory.
+    EmptyDir,
+    /// A directory with what is in it.
+    Dir,
+}
+
 impl Walk<'_> {
     /// The record of this name in `dir`, if it belongs there.
     pub(super) fn record_in(&self, dir: &Dir, name: &[u8]) -> Outcome<Option<PathRecord>> {
@@ -55,34 +66,29 @@ impl Walk<'_> {
         if !self.settings.keeps_numbers || record.is_open_at(&found.path) {
             return Ok(());
         }
-        let is_here = match &found.dir.place {
-            Place::Merged(lower) => {
-                let now = self.merged_attr(&found.dir, lower)?;
-                now.is_some_and(|now| within.is_dir_of(&now))
-            }
-            // One that was not on the PFS yet has come where that one was.
-            Place::Born(_) => {
-                let dir = self.facts.record(&found.dir.path)?;
-                dir.is_none_or(|dir| dir.drained.is_some())
-            }
+        let Place::Merged(lower) = &found.dir.place else {
+            return Ok(());
         };
-        match is_here {
-            true => Ok(()),
-            false => errno(libc::EBUSY),
+        match self.merged_attr(&found.dir, lower)? {
+            Some(now) if within.is_dir_of(&now) => Ok(()),
+            _ => errno(libc::EBUSY),
         }
     }
 
     /// EBUSY if something else waits for this name, at which nothing or no directory shows: something that was renamed to it, or things in
-    /// a directory that had this path. The user of the bridge may take its place, but not with a directory that has things in it
-    /// (`with_contents`): these would take the places of what waits.
-    pub fn check_vacant(&self, found: &Found, with_contents: bool) -> Outcome<()> {
+    /// a directory that had this path. The user of the bridge may take its place, but not with a directory: what is in that, or comes
+    /// there, would take the places of what waits.
+    pub fn check_vacant(&self, found: &Found, comes: Comes) -> Outcome<()> {
         self.check_here(found)?;
         let is_of_bridge = self.cred.uid == self.settings.bridge_uid;
         match (&found.node, &found.record) {
-            _ if is_of_bridge && !with_contents => return Ok(()),
-            (None, Some(record)) if record.is_visible() && !is_of_bridge => {
-                return errno(libc::EBUSY);
-            }
+            _ if is_of_bridge && comes == Comes::File => return Ok(()),
+            (None, Some(record)) if record.is_visible() => match (is_of_bridge, comes) {
+                (false, _) => return errno(libc::EBUSY),
+                // What waits here was in the one that others have taken away.
+                (true, Comes::EmptyDir) => return Ok(()),
+                (true, _) => {}
+            },
             _ => {}
         }
         let is_removed = match &found.node {
@@ -93,8 +99,14 @@ impl Walk<'_> {
         if !is_removed && matches!(found.dir.place, Place::Born(_)) {
             return Ok(());
         }
-        let below = self.facts.subtree(&found.path)?;
-        match below.iter().any(|(_, record)| record.is_visible()) {
+        let waits = match comes {
+            Comes::EmptyDir if is_of_bridge => self.facts.has_visible_below(&found.path)?,
+            _ => {
+                let below = self.facts.subtree(&found.path)?;
+                below.iter().any(|(_, record)| record.is_visible())
+            }
+        };
+        match waits {
             true => errno(libc::EBUSY),
             false => Ok(()),
         }

@@ -17,6 +17,8 @@ use std::collections::BTreeMap;
 mod elsewhere;
 mod start;
 
+pub use elsewhere::Comes;
+
 /// Names that the drain uses on the PFS begin with this; they are not part of the namespace.
 pub const RESERVED_PREFIX: &[u8] = b".forebay-";
 

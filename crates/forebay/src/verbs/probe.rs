@@ -21,6 +21,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 /// A longer probe shows its progress.
 const QUIET: Duration = Duration::from_secs(2);
@@ -65,15 +66,6 @@ enum Way {
     Waiting,
 }
 
-impl Way {
-    fn in_names(self) -> &'static str {
-        match self {
-            Way::Ordinary => "",
-            Way::Waiting => "waiting.",
-        }
-    }
-}
-
 /// What was measured.
 struct Measured {
     judged: Judgement,
@@ -86,10 +78,8 @@ struct Measured {
 fn measure(args: &cli::ProbeArgs, place: &Place) -> Result<Measured, Fault> {
     let run = |way| -> Result<Measured, Fault> {
         let mut probe = Probe::start(args, place, way)?;
-        let judged = probe.measure();
-        probe.clean();
         Ok(Measured {
-            judged: judged?,
+            judged: probe.measure()?,
             clients: probe.clients(),
             way,
         })
@@ -207,10 +197,10 @@ impl Drop for Client {
 /// A measurement.
 struct Probe {
     clients: [Client; 2],
-    way: Way,
-    dir: PathBuf,
-    /// Files that were made.
-    names: Vec<String>,
+    /// Only this user can make names in it, so nobody has put a link there. It goes with all that is in it.
+    folder: TempDir,
+    /// Files that were made there.
+    files: u32,
     begin: Instant,
 }
 
@@ -226,19 +216,18 @@ impl Probe {
             Client::start(None, &place.dir, way)?,
             Client::start(args.via.as_deref(), &other, way)?,
         ];
+        let cannot = |e| fault(format!("{}: {}", place.dir.display(), plain(&e)));
+        let mut folder = tempfile::Builder::new();
+        folder.prefix(".forebay-probe.");
         let mut probe = Probe {
             clients,
-            way,
-            dir: place.dir.clone(),
-            names: Vec::new(),
+            folder: folder.tempdir_in(&place.dir).map_err(cannot)?,
+            files: 0,
             begin: Instant::now(),
         };
-        let are_one = probe.clients_see_one_directory();
-        match are_one {
-            Ok(true) => return Ok(probe),
-            _ => probe.clean(),
+        if probe.clients_see_one_directory()? {
+            return Ok(probe);
         }
-        are_one?;
         let shown = (place.dir.display(), other.display());
         Err(fault(format!(
             "{} and, with the second process, {} are different directories",
@@ -249,13 +238,25 @@ impl Probe {
 
     /// Does the second one see what the first one makes? Otherwise they would never wait for each other.
     fn clients_see_one_directory(&mut self) -> Result<bool, Fault> {
-        let (unique, way) = (std::process::id(), self.way.in_names());
-        let name = format!(".forebay-probe.{unique}.{way}seen");
-        self.names.push(name.clone());
+        let name = self.new_name();
         if let Err(text) = self.clients[0].write(&name, 0)? {
-            return Err(fault(format!("{}: {text}", self.dir.join(name).display())));
+            return Err(self.fails(&name, &text));
         }
         self.clients[1].sees(&name)
+    }
+
+    /// A name that was not used yet, in the directory of the probe: one that was removed may be known for a while to the client that has not
+    /// removed it.
+    fn new_name(&mut self) -> String {
+        let folder = self.folder.path().file_name().unwrap_or_default();
+        let name = format!("{}/{}", folder.display(), self.files);
+        self.files += 1;
+        name
+    }
+
+    fn fails(&self, name: &str, text: &str) -> Fault {
+        let path = self.folder.path().parent().map(|dir| dir.join(name));
+        fault(format!("{}: {text}", path.unwrap_or_default().display()))
     }
 
     /// How many clients of the file system the two processes are.
@@ -278,11 +279,7 @@ impl Probe {
 
     /// The times of a pattern; `None` if the file system has no files as large as that.
     fn sample(&mut self, pattern: Pattern) -> Result<Option<Sample>, Fault> {
-        let first = self.names.len();
-        // A name that was removed may be known for a while to the client that has not removed it.
-        let (unique, way) = (std::process::id(), self.way.in_names());
-        let names = [first, first + 1].map(|n| format!(".forebay-probe.{unique}.{way}{n}"));
-        self.names.extend(names.clone());
+        let names = [self.new_name(), self.new_name()];
         let mut sample = Sample {
             pattern,
             nanos: Vec::new(),
@@ -298,7 +295,7 @@ impl Probe {
                     return Ok(None);
                 }
                 (Err(text), _) => {
-                    return Err(fault(format!("{}: {text}", self.dir.join(name).display())));
+                    return Err(self.fails(name, &text));
                 }
             }
             if sample.is_complete() {
@@ -306,16 +303,9 @@ impl Probe {
             }
         }
         if std::io::stderr().is_terminal() && self.begin.elapsed() > QUIET {
-            eprint!("\r{} patterns measured ", self.names.len() / 2);
+            eprint!("\r{} patterns measured ", self.files / 2);
         }
         Ok(Some(sample))
-    }
-
-    /// Removes the files.
-    fn clean(&self) {
-        for name in &self.names {
-            let _ = fs::remove_file(self.dir.join(name));
-        }
     }
 }
 

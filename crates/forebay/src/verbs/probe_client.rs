@@ -72,7 +72,7 @@ fn write(
             .write(true)
             .create(true)
             .truncate(false)
-            .custom_flags(flags);
+            .custom_flags(flags | libc::O_NOFOLLOW);
         files.insert(name.to_owned(), file.open(dir.join(name))?);
     }
     let file = &files[name];

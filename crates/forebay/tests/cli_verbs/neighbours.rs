@@ -1903,8 +1903,7 @@ fn what_has_no_place_is_settled_also_below_a_new_directory_of_that_name() {
         let scene = Scene::new();
         scene.outside("mkdir -p c/b");
         scene.inside("echo data > c/b/n");
-        scene.outside("mv c away");
-        scene.inside("mkdir c");
+        scene.outside("mv c away; mkdir c");
         let (code, said) = scene.drain(&["--keep"]);
         assert_eq!(
             (code, said.contains("c/b/n: its directory")),

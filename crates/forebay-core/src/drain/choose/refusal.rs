@@ -170,7 +170,7 @@ const IS_GONE: &str = "others have removed or replaced what was renamed: take th
 const IS_GONE_ABOVE: &str = "others have removed or renamed what was renamed, and there are changes below it: put it back on the PFS; or make it in the buffer (`forebay run -- mkdir`), and drain again";
 
 /// Why something is not drained to a directory that is not there.
-pub(super) const LACKS_DIR: &str = "others have removed or renamed its directory on the PFS: make it there again, and take ours then; or make it in the buffer (`forebay run -- mkdir`); or take both for each file, or theirs";
+pub(super) const LACKS_DIR: &str = "others have removed or renamed its directory on the PFS: make it there again, and take ours then; or take both for each file, or theirs";
 
 /// The same of what has this in it.
 pub(super) fn holds_more(first: &TreePath) -> String {
