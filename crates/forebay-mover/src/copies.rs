@@ -361,11 +361,9 @@ impl Pass<'_> {
             let target = target.as_ref().map_err(|e| *e).during("open directory")?;
             check_is(target.as_fd(), is)?;
             let xattrs = pfs::read_xattrs(source.as_fd())?;
+            // Its own mode may forbid that. Most have none.
+            let _ = sys::remove_xattr(target.as_fd(), drain::made_for(self.my_ids.0));
             self.dress(&xattrs, target.as_fd(), &attr)?;
-            if self.my_ids.0 == 0 {
-                // Only root can have set it.
-                let _ = sys::remove_xattr(target.as_fd(), drain::MADE_FOR);
-            }
         }
         match target {
             Ok(target) if is_last_sync => sys::fsync(target.as_fd()).during("fsync directory"),

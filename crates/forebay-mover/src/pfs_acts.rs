@@ -316,7 +316,7 @@ fn ensure_dir(
         open().and_then(read).is_ok() && entries.is_empty()
     };
     let is_marked = || {
-        let mark = open().and_then(|dir| sys::get_xattr(dir.as_fd(), drain::MADE_FOR));
+        let mark = open().and_then(|dir| sys::get_xattr(dir.as_fd(), drain::made_for(by)));
         mark.is_ok_and(|mark| mark == Some(mark_of(new)))
     };
     let is_it = match made {
@@ -412,7 +412,11 @@ fn made_apart(lower: &Lower, new: &NewDir, dir: BorrowedFd<'_>) -> pfs::Work<Mad
     let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW;
     let made = sys::open(apart.as_fd(), MADE, flags, 0).during("open directory")?;
     // Without a mark it is listed if the drain is killed before it has noted that it is there.
-    let _ = sys::set_xattr(made.as_fd(), drain::MADE_FOR, &mark_of(new));
+    let _ = sys::set_xattr(
+        made.as_fd(),
+        drain::made_for(sys::my_ids().0),
+        &mark_of(new),
+    );
     let known = Identity::of_dir(&sys::stat(made.as_fd(), b"").during("stat")?);
     let named = sys::rename_noreplace(apart.as_fd(), MADE, dir, new.path.name());
     end();

@@ -247,7 +247,7 @@ impl NewDir {
     /// May the directory that was found there, in the directory `around`, be taken for it? It will get the attributes of the backing
     /// directory, which are `own`: that of another user must not, nor one that others may have moved there. A drain by the user `by`
     /// that was killed may have made it and not have noted that, and a network file system may have made it and lost the answer: where
-    /// others may have put it there, it has the mark of the object then ([`MADE_FOR`]).
+    /// others may have put it there, it has the mark of the object then ([`made_for`]).
     pub fn may_be(
         &self,
         found: &Attr,
@@ -282,8 +282,14 @@ pub fn is_put_by(user: u32, around: &Attr) -> bool {
     [user, 0].contains(&around.uid) && !is_shared
 }
 
-/// The extended attribute of a directory that was made apart: for which object, until it gets the attributes of that.
-pub const MADE_FOR: &[u8] = b"trusted.forebay.made-for";
+/// The extended attribute of a directory that the user `by` has made apart: for which object, until it gets the attributes of that. Nobody
+/// else can set it, since only that user may write to the directory.
+pub fn made_for(by: u32) -> &'static [u8] {
+    match by {
+        0 => b"trusted.forebay.made-for",
+        _ => b"user.forebay.made-for",
+    }
+}
 
 /// The mode of a directory of the PFS until it gets that of its backing directory.
 pub const NEW_DIR_MODE: u32 = 0o700;
