@@ -1,21 +1,22 @@
-//! Names change on the PFS, and directories come and go.
+//! Names change on the PFS; how directories come and go is in rooms of their own.
 
-use crate::aside::{self, GoingDir, Refused};
+use crate::aside;
 use crate::counters::Counters;
-use crate::known;
 use crate::pfs::{self, During, Trouble};
-use crate::removal::{self, Spared};
 use crate::touched::Touched;
-use forebay_core::drain::{self, NewDir};
-use forebay_core::facts::Attr;
+use forebay_core::drain;
 use forebay_core::identity::Identity;
 use forebay_core::path::TreePath;
 use forebay_objects::PfsNotes;
 use forebay_pfs::Lower;
 use forebay_sys::{self as sys, Errno};
-use std::cell::RefCell;
-use std::collections::HashSet;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
+
+mod discard;
+mod new_dirs;
+
+pub(crate) use discard::Removal;
+pub(crate) use new_dirs::{make_dir, remove_apart};
 
 type Work<T> = drain::Work<T>;
 
@@ -128,307 +129,6 @@ fn remove_by(
     Err(Errno::EXIST).during("unlink")
 }
 
-/// What takes a directory away.
-pub(crate) struct Removal<'r> {
-    pub(crate) lower: &'r Lower,
-    pub(crate) notes: &'r PfsNotes,
-    pub(crate) touched: &'r Touched,
-    pub(crate) counters: &'r Counters,
-    /// Only as long as this lasts may names change where the directory is.
-    pub(crate) is_lent: bool,
-}
-
-/// Is it that this user may not do so there?
-fn may_not(trouble: &Trouble) -> bool {
-    matches!(trouble.errno, Errno::ACCESS | Errno::PERM)
-}
-
-impl Removal<'_> {
-    /// See [`drain::Act::Discard`].
-    pub(crate) fn discard(
-        &self,
-        path: &TreePath,
-        is: Option<Identity>,
-        aside: &TreePath,
-        within: Option<Identity>,
-    ) -> Work<()> {
-        let taken = self.take_away(path, is, aside, within);
-        taken.map_err(Trouble::into_core)
-    }
-
-    fn take_away(
-        &self,
-        path: &TreePath,
-        is: Option<Identity>,
-        aside: &TreePath,
-        within: Option<Identity>,
-    ) -> pfs::Work<()> {
-        let lower = self.lower;
-        aside::sweep_in(lower, self.notes, path, self.touched, self.counters)?;
-        let dir = pfs::parent(lower, path)?;
-        pfs::check_within(dir.as_fd(), within)?;
-        let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW;
-        let taken = match sys::open(dir.as_fd(), path.name(), flags, 0) {
-            Err(Errno::NOENT) => return Ok(()),
-            // A file that somebody has put in its place is not ours to take away.
-            Err(Errno::NOTDIR | Errno::LOOP) => return Err(Errno::EXIST).during("open directory"),
-            taken => taken.during("open directory")?,
-        };
-        // An empty one needs no detour.
-        if sys::unlink(dir.as_fd(), path.name(), true).is_ok() {
-            return Ok(());
-        }
-        let ino = sys::stat(taken.as_fd(), b"").during("stat")?.ino;
-        let in_it = RefCell::new(None);
-        let check = || {
-            let Some(is) = is else {
-                return Ok(());
-            };
-            let mut dirs = HashSet::new();
-            if !is.is_same(known::known(lower, path, &mut dirs)?) {
-                return Err(Errno::EXIST).during("rename");
-            }
-            in_it.replace(Some(dirs));
-            Ok(())
-        };
-        let going = GoingDir {
-            dir: dir.as_fd(),
-            path,
-            ino,
-            within,
-        };
-        let put = |aside: &TreePath| {
-            let put = aside::put(lower, self.notes, &going, aside, check)?;
-            if let Some(dirs) = in_it.take() {
-                self.touched.has_put_aside(ino, dirs);
-            }
-            Ok(put)
-        };
-        if self.may_be_aside_in_root(path)? {
-            match put(aside) {
-                Ok(aside) => return self.give_back_another(&taken, &going, &aside),
-                // This user may make no names there. A directory that its owner has locked can't get another parent.
-                Err(Refused::Moment(e)) if may_not(&e) => {}
-                Err(Refused::Rename(e, _)) if may_not(&e) || e.errno == Errno::XDEV => {}
-                Err(
-                    Refused::Check(e)
-                    | Refused::Moment(e)
-                    | Refused::Note(e)
-                    | Refused::Rename(e, _),
-                ) => return Err(e),
-            }
-        }
-        // Who may remove it may make names where it is.
-        let beside = path.parent().join(aside.name());
-        match put(&beside) {
-            Ok(aside) => {
-                self.touched.has_put_beside(aside.clone());
-                self.give_back_another(&taken, &going, &aside)?;
-                // Else a sweep of the root finds it by its note, as does whoever moves or removes the directory that it is in.
-                if self.is_lent {
-                    // What fails is tried again by those, and told.
-                    let _ = aside::sweep(lower, self.notes, &aside, self.touched, self.counters);
-                }
-                Ok(())
-            }
-            Err(Refused::Rename(e, since)) if may_not(&e) || e.errno == Errno::XDEV => {
-                let dirs = in_it.take();
-                let touched = self.touched;
-                let spared = Spared {
-                    since,
-                    dirs,
-                    touched,
-                };
-                match removal::remove_dir_but(dir.as_fd(), path.name(), ino, &spared)? {
-                    true => Ok(()),
-                    false => Err(Errno::NOTEMPTY).during("rmdir"),
-                }
-            }
-            Err(
-                Refused::Check(e) | Refused::Moment(e) | Refused::Note(e) | Refused::Rename(e, _),
-            ) => Err(e),
-        }
-    }
-
-    fn may_be_aside_in_root(&self, path: &TreePath) -> pfs::Work<bool> {
-        let (mut around, mut dir) = (Vec::new(), path.parent());
-        while !dir.is_root() {
-            around.extend(pfs::look(self.lower, &dir)?);
-            dir = dir.parent();
-        }
-        Ok(drain::may_be_aside_in_root(around))
-    }
-
-    /// Puts back what is aside if it is not the directory that was to be taken away: somebody has put something else in
-    /// its place at the last moment, and what is aside is going to be swept.
-    fn give_back_another(
-        &self,
-        taken: &OwnedFd,
-        going: &GoingDir<'_>,
-        aside: &TreePath,
-    ) -> pfs::Work<()> {
-        let expected = sys::stat(taken.as_fd(), b"").during("stat")?;
-        let is_it = |found: Attr| found.inode() == expected.inode();
-        if pfs::look(self.lower, aside)?.is_none_or(is_it) {
-            return Ok(());
-        }
-        let place = aside::put_back(self.lower, self.notes, aside, going)?;
-        if place != *going.path {
-            self.counters.came_back(place);
-        }
-        Err(Errno::NOTDIR).during("rename")
-    }
-}
-
-/// See [`drain::Act::MakeDir`]. `own` are the attributes of the backing directory.
-pub(crate) fn make_dir(
-    lower: &Lower,
-    new: &NewDir,
-    own: impl FnOnce() -> pfs::Work<Attr>,
-) -> Work<Identity> {
-    ensure_dir(lower, new, own).map_err(Trouble::into_core)
-}
-
-fn ensure_dir(
-    lower: &Lower,
-    new: &NewDir,
-    own: impl FnOnce() -> pfs::Work<Attr>,
-) -> pfs::Work<Identity> {
-    let dir = pfs::parent(lower, &new.path)?;
-    pfs::check_within(dir.as_fd(), new.within)?;
-    let around = sys::stat(dir.as_fd(), b"").during("stat")?;
-    let by = sys::my_ids().0;
-    let made = match new.was_made {
-        true => Made::Not,
-        false if drain::is_put_by(by, &around) => made_by_name(dir.as_fd(), new.path.name())?,
-        false => made_apart(lower, new, dir.as_fd())?,
-    };
-    let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW;
-    let there = match sys::open(dir.as_fd(), new.path.name(), flags, 0) {
-        Err(Errno::NOTDIR | Errno::LOOP) => return Err(Errno::EXIST).during("mkdir"),
-        there => there.during("open directory")?,
-    };
-    let found = sys::stat(there.as_fd(), b"").during("stat")?;
-    let open = || sys::open(there.as_fd(), b".", libc::O_RDONLY | libc::O_DIRECTORY, 0);
-    let is_empty = || {
-        let mut entries = Vec::new();
-        let read = |dir: OwnedFd| sys::read_dir(dir.as_fd(), &mut entries);
-        open().and_then(read).is_ok() && entries.is_empty()
-    };
-    let is_marked = || {
-        let mark = open().and_then(|dir| sys::get_xattr(dir.as_fd(), drain::made_for(by)));
-        mark.is_ok_and(|mark| mark == Some(mark_of(new)))
-    };
-    let is_it = match made {
-        Made::Apart(made) => made.is_dir_of(&found),
-        Made::ByName => NewDir::is_made(&found, by, around.uid, is_empty),
-        Made::Not => new.may_be(&found, &own()?, by, &around, is_empty, is_marked),
-    };
-    if !is_it {
-        return Err(Errno::EXIST).during("mkdir");
-    }
-    // It gets its own mode back with the other attributes, at the end.
-    if found.mode & drain::NEW_DIR_MODE != drain::NEW_DIR_MODE {
-        let mode = found.mode & 0o7777 | drain::NEW_DIR_MODE;
-        sys::chmod_of_path(there.as_fd(), mode).during("chmod")?;
-    }
-    Ok(Identity::of_dir(&found))
-}
-
-/// How a directory was made.
-enum Made {
-    /// It was not: something is there.
-    Not,
-    /// Under its name.
-    ByName,
-    /// Where nobody else can get at it. It is this one.
-    Apart(Identity),
-}
-
-fn mark_of(new: &NewDir) -> Vec<u8> {
-    new.object.oid.to_string().into_bytes()
-}
-
-fn made_by_name(dir: BorrowedFd<'_>, name: &[u8]) -> pfs::Work<Made> {
-    match sys::mkdir(dir, name, drain::NEW_DIR_MODE) {
-        Ok(()) => Ok(Made::ByName),
-        Err(Errno::EXIST) => Ok(Made::Not),
-        Err(e) => Err(e).during("mkdir"),
-    }
-}
-
-/// The name of a directory that is made apart.
-const MADE: &[u8] = b"d";
-
-/// Removes the directory in which one was made apart, with that, if it is still there. False: it is not one of this user.
-pub(crate) fn remove_apart(root: BorrowedFd<'_>, name: &[u8]) -> Result<bool, Errno> {
-    let apart = open_apart(root, name)?;
-    let Some(apart) = apart else {
-        return Ok(false);
-    };
-    match sys::unlink(apart.as_fd(), MADE, true) {
-        Ok(()) | Err(Errno::NOENT) => {}
-        Err(e) => return Err(e),
-    }
-    sys::unlink(root, name, true).map(|()| true)
-}
-
-/// The directory of this name, if only this user can enter it.
-fn open_apart(root: BorrowedFd<'_>, name: &[u8]) -> Result<Option<OwnedFd>, Errno> {
-    let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW;
-    let apart = match sys::open(root, name, flags, 0) {
-        Err(Errno::NOTDIR | Errno::LOOP) => return Ok(None),
-        apart => apart?,
-    };
-    let attr = sys::stat(apart.as_fd(), b"")?;
-    let is_mine = attr.uid == sys::my_ids().0 && attr.mode & 0o777 == drain::NEW_DIR_MODE;
-    Ok(is_mine.then_some(apart))
-}
-
-/// Makes it in a directory that only this user can enter, marks it, and gives it its name: others, who may rename in `dir`, can't put
-/// another one in its place before it is known.
-fn made_apart(lower: &Lower, new: &NewDir, dir: BorrowedFd<'_>) -> pfs::Work<Made> {
-    let (root, name) = (lower.root(), drain::apart_name(new.object.oid));
-    match sys::mkdir(root, &name, drain::NEW_DIR_MODE) {
-        // One that a drain has left which was killed.
-        Ok(()) | Err(Errno::EXIST) => {}
-        Err(Errno::ACCESS | Errno::PERM) => return made_by_name(dir, new.path.name()),
-        Err(e) => return Err(e).during("mkdir"),
-    }
-    let Some(apart) = open_apart(root, &name).during("open directory")? else {
-        return Err(Errno::EXIST).during("mkdir");
-    };
-    let end = || {
-        // What is left goes with the next sweep of the root.
-        let _ = remove_apart(root, &name);
-    };
-    match sys::mkdir(apart.as_fd(), MADE, drain::NEW_DIR_MODE) {
-        Ok(()) | Err(Errno::EXIST) => {}
-        Err(e) => {
-            end();
-            return Err(e).during("mkdir");
-        }
-    }
-    let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW;
-    let made = sys::open(apart.as_fd(), MADE, flags, 0).during("open directory")?;
-    // Without a mark it is listed if the drain is killed before it has noted that it is there.
-    let _ = sys::set_xattr(
-        made.as_fd(),
-        drain::made_for(sys::my_ids().0),
-        &mark_of(new),
-    );
-    let known = Identity::of_dir(&sys::stat(made.as_fd(), b"").during("stat")?);
-    let named = sys::rename_noreplace(apart.as_fd(), MADE, dir, new.path.name());
-    end();
-    match named {
-        Ok(()) => Ok(Made::Apart(known)),
-        Err(Errno::EXIST) => Ok(Made::Not),
-        // Another file system is mounted there, or this one has no such rename.
-        Err(Errno::XDEV | Errno::INVAL | Errno::NOSYS) => made_by_name(dir, new.path.name()),
-        Err(e) => Err(e).during("rename"),
-    }
-}
-
 /// See [`drain::Act::SyncDirs`].
 pub(crate) fn sync(lower: &Lower, dirs: &[TreePath]) -> Vec<Work<()>> {
     let each = lower.sync_dirs(dirs).into_iter();
@@ -439,7 +139,9 @@ pub(crate) fn sync(lower: &Lower, dirs: &[TreePath]) -> Vec<Work<()>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use forebay_core::drain::Places;
+    use crate::aside::GoingDir;
+    use forebay_core::drain::{NewDir, Places};
+    use forebay_core::facts::Attr;
     use forebay_core::record::{BridgeId, ObjectId, ObjectName};
     use std::fs;
 
@@ -765,6 +467,38 @@ mod tests {
             let made = make_dir(&tree.lower, &new_dir(name), own(me + 1));
             assert_eq!(made.is_ok(), name == "just", "{made:?}");
         }
+    }
+
+    #[test]
+    fn where_others_may_rename_a_directory_is_made_apart_and_only_one_with_its_mark_is_taken() {
+        use std::os::unix::fs::PermissionsExt;
+        let tree = Tree::new();
+        let at = |name: &str| tree.folder.path().join(name);
+        fs::create_dir(at("shared")).unwrap();
+        fs::set_permissions(at("shared"), fs::Permissions::from_mode(0o777)).unwrap();
+        let me = sys::my_ids().0;
+        let own = || {
+            let uid = me + 1;
+            Ok(Attr {
+                uid,
+                ..Attr::default()
+            })
+        };
+        let new = new_dir("shared/new");
+        let made = make_dir(&tree.lower, &new, own).unwrap();
+        let dir = fs::File::open(at("shared/new")).unwrap();
+        assert!(made.is_dir_of(&sys::stat(dir.as_fd(), b"").unwrap()));
+        // Nothing is left where it was made.
+        assert_eq!(fs::read_dir(tree.folder.path()).unwrap().count(), 1);
+        // A drain that was killed has made it.
+        let mark = sys::get_xattr(dir.as_fd(), drain::made_for(me)).unwrap();
+        if mark.is_some() {
+            assert_eq!(make_dir(&tree.lower, &new, own), Ok(made));
+            sys::remove_xattr(dir.as_fd(), drain::made_for(me)).unwrap();
+        }
+        // Without the mark others may have moved it there.
+        let refused = make_dir(&tree.lower, &new, own).unwrap_err();
+        assert_eq!(refused.errno, libc::EEXIST);
     }
 
     #[test]
