@@ -91,6 +91,8 @@ enum State {
 struct Releasable {
     names: Vec<(TreePath, PathRecord)>,
     keep: Option<Keep>,
+    /// Its records carry marks of this walk. A mark on any other is of another strand, and not to be taken away here.
+    is_marked: bool,
 }
 
 impl Releasable {
@@ -170,6 +172,7 @@ impl Release {
             let mut candidate = Releasable {
                 names: vec![(path.clone(), record.clone())],
                 keep: None,
+                is_marked: false,
             };
             candidate.keep = match self.walk {
                 _ if record.object != before.object => Some(Keep::Changed),
@@ -269,6 +272,7 @@ impl Release {
     fn marks_committed(&mut self) {
         let mut marked = std::mem::take(&mut self.marked).into_iter();
         for candidate in self.going() {
+            candidate.is_marked = true;
             for name in &mut candidate.names {
                 if let Some(now) = marked.next() {
                     assert_eq!(now.0, name.0, "marks come in the order of the records");
@@ -327,11 +331,8 @@ impl Release {
 
     fn conclude(&self, facts: &dyn DrainFacts) -> Option<DrainCommit> {
         let mut updates = Vec::new();
-        for candidate in &self.candidates {
+        for candidate in self.candidates.iter().filter(|c| c.is_marked) {
             for (path, before) in candidate.names.iter().cloned() {
-                if before.transit.is_none() {
-                    continue;
-                }
                 let after = match (candidate.keep, self.walk) {
                     (Some(_), _) => Some(PathRecord {
                         transit: None,

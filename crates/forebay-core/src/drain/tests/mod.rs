@@ -11,7 +11,7 @@ mod together;
 use super::reserved_names::old_copy_path;
 use super::*;
 use crate::path::TreePath;
-use crate::record::Kind;
+use crate::record::{Kind, Transit};
 use model::{Node, Rng, Tree, World, move_tree, p, subtree};
 
 fn terms(batches: usize) -> PassTerms {
@@ -558,6 +558,14 @@ fn one_file_is_released_alone() {
     drive(Drain::new(keep), &mut world, &mut model, &mut rng, &CALM).unwrap();
     assert!(release(&mut world, &mut model, &mut rng, "a").released);
     assert!(!world.records.contains_key(&p("a")));
+    // Another strand has marked one of its names.
+    let mark = |world: &mut World, mark| {
+        world.records.get_mut(&p("c")).unwrap().transit = mark;
+    };
+    mark(&mut world, Some(Transit::Placing));
+    assert!(!release(&mut world, &mut model, &mut rng, "b").released);
+    assert_eq!(world.records[&p("c")].transit, Some(Transit::Placing));
+    mark(&mut world, None);
     // All names go together.
     assert!(release(&mut world, &mut model, &mut rng, "b").released);
     assert_eq!(world.records.len(), 0);
