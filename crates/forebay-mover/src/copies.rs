@@ -348,6 +348,11 @@ impl Pass<'_> {
         let flags = libc::O_RDONLY | libc::O_DIRECTORY;
         let source = objects.open_object(object, flags);
         let target = lower.open(path, flags);
+        if let Ok(target) = &target {
+            check_is(target.as_fd(), is)?;
+            // Its own mode may forbid that. Most have none.
+            let _ = sys::remove_xattr(target.as_fd(), drain::made_for(self.my_ids.0));
+        }
         let is_locked = |open: &Result<OwnedFd, Errno>| open.as_ref().err() == Some(&Errno::ACCESS);
         if is_locked(&source) || is_locked(&target) {
             // Its owner may not read it, here or there.
@@ -359,10 +364,7 @@ impl Pass<'_> {
         } else {
             let source = source.during("open in the buffer")?;
             let target = target.as_ref().map_err(|e| *e).during("open directory")?;
-            check_is(target.as_fd(), is)?;
             let xattrs = pfs::read_xattrs(source.as_fd())?;
-            // Its own mode may forbid that. Most have none.
-            let _ = sys::remove_xattr(target.as_fd(), drain::made_for(self.my_ids.0));
             self.dress(&xattrs, target.as_fd(), &attr)?;
         }
         match target {

@@ -145,6 +145,7 @@ mod tests {
                 },
                 known: None,
                 within: None,
+                apart: TreePath::new("apart").unwrap(),
                 knows_dirs: true,
                 was_made: false,
             }))

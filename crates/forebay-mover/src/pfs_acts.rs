@@ -429,10 +429,13 @@ mod tests {
             },
             known: None,
             within: None,
+            apart: path(name).parent().join(APART),
             knows_dirs: true,
             was_made: false,
         }
     }
+
+    const APART: &[u8] = b"apart";
 
     #[test]
     fn a_directory_of_another_user_is_neither_taken_nor_touched() {
@@ -489,6 +492,7 @@ mod tests {
         let dir = fs::File::open(at("shared/new")).unwrap();
         assert!(made.is_dir_of(&sys::stat(dir.as_fd(), b"").unwrap()));
         // Nothing is left where it was made.
+        assert_eq!(fs::read_dir(at("shared")).unwrap().count(), 1);
         assert_eq!(fs::read_dir(tree.folder.path()).unwrap().count(), 1);
         // A drain that was killed has made it.
         let mark = sys::get_xattr(dir.as_fd(), drain::made_for(me)).unwrap();
@@ -499,6 +503,29 @@ mod tests {
         // Without the mark others may have moved it there.
         let refused = make_dir(&tree.lower, &new, own).unwrap_err();
         assert_eq!(refused.errno, libc::EEXIST);
+    }
+
+    /// Whoever sees the name can put a private directory of this user there.
+    #[test]
+    fn nothing_that_was_there_before_is_taken_for_what_is_made_apart() {
+        use std::os::unix::fs::PermissionsExt;
+        let tree = Tree::new();
+        let at = |name: &str| tree.folder.path().join(name);
+        for name in ["shared", "shared/apart", "shared/apart/d"] {
+            fs::create_dir(at(name)).unwrap();
+            fs::set_permissions(at(name), fs::Permissions::from_mode(0o700)).unwrap();
+        }
+        tree.write("shared/apart/d/key");
+        fs::set_permissions(at("shared"), fs::Permissions::from_mode(0o777)).unwrap();
+        let own = || Ok(Attr::default());
+        let refused = make_dir(&tree.lower, &new_dir("shared/new"), own).unwrap_err();
+        assert_eq!(refused.errno, libc::EBUSY);
+        let dir = fs::File::open(at("shared")).unwrap();
+        assert_eq!(remove_apart(dir.as_fd(), APART), Ok(false));
+        assert!(at("shared/apart/d/key").exists() && !at("shared/new").exists());
+        fs::remove_file(at("shared/apart/d/key")).unwrap();
+        assert_eq!(remove_apart(dir.as_fd(), APART), Ok(true));
+        assert!(!at("shared/apart").exists());
     }
 
     #[test]

@@ -231,6 +231,9 @@ pub struct NewDir {
     pub known: Option<Identity>,
     /// See [`crate::record::Dirs::within`].
     pub within: Option<Identity>,
+    /// The directory in which it is made where others could put another one in its place: beside it, under a name that nobody can
+    /// tell.
+    pub apart: TreePath,
     /// See [`crate::facts::Settings::knows_dirs`].
     pub knows_dirs: bool,
     /// An earlier pass has made it. It is not made again, and nothing else is taken for it.
@@ -282,8 +285,8 @@ pub fn is_put_by(user: u32, around: &Attr) -> bool {
     [user, 0].contains(&around.uid) && !is_shared
 }
 
-/// The extended attribute of a directory that the user `by` has made apart: for which object, until it gets the attributes of that. Nobody
-/// else can set it, since only that user may write to the directory.
+/// The extended attribute of a directory that the user `by` has made apart: for which object, until it gets the attributes of that. Until then
+/// nobody else can set it: the directory has [`NEW_DIR_MODE`].
 pub fn made_for(by: u32) -> &'static [u8] {
     match by {
         0 => b"trusted.forebay.made-for",
@@ -518,8 +521,6 @@ impl Act {
     pub fn needs_to_change(&self) -> Vec<[TreePath; 2]> {
         let mut dirs = match self {
             Act::Sweep { .. } => Vec::new(),
-            // Where nothing can be made apart it is made in its place.
-            Act::MakeDir(_) => self.changed_dirs(),
             act => act.visited_dirs(),
         };
         dirs.sort_unstable();
@@ -536,7 +537,7 @@ impl Act {
     }
 
     /// The directories in which it may make or remove an entry, for however short a time: [`Act::changed_dirs`], and those in
-    /// which copies and directories are made and leftovers removed.
+    /// which copies are made and leftovers removed.
     pub fn visited_dirs(&self) -> Vec<TreePath> {
         match self {
             Act::Copy { copies, .. } => {
@@ -545,12 +546,6 @@ impl Act {
             }
             Act::Forget(all) => all.iter().map(|left| left.path.parent()).collect(),
             Act::Sweep { dirs, .. } => dirs.clone(),
-            Act::MakeDir(_) => {
-                // It may be made apart.
-                let mut dirs = self.changed_dirs();
-                dirs.push(TreePath::root());
-                dirs
-            }
             act => act.changed_dirs(),
         }
     }
@@ -671,6 +666,7 @@ mod tests {
             },
             known,
             within: None,
+            apart: TreePath::new("made").unwrap(),
             knows_dirs,
             was_made: false,
         };

@@ -4,7 +4,7 @@
 
 use super::act::{Act, Got, Temporary, Work};
 use super::drain_facts::DrainFacts;
-use super::reserved_names::CopyNames;
+use super::reserved_names::TemporaryNames;
 use super::rules::{has_contents, is_dirty, is_still_there, obstacle};
 use super::sheet::{Reason, Sheet};
 use super::strand::{Strand, with_outcomes};
@@ -30,7 +30,7 @@ pub(super) struct Task {
     /// Copies of it that others have taken away, or that did not come about because their names were taken.
     pub(super) supplanted: u32,
     /// Its temporary names.
-    pub(super) names: CopyNames,
+    pub(super) names: TemporaryNames,
 }
 
 impl Task {
@@ -54,7 +54,7 @@ impl Task {
     pub(super) fn temporaries(&self) -> impl Iterator<Item = Temporary> {
         let one = |(name, _): &(TreePath, PathRecord)| Temporary {
             oid: self.oid(),
-            path: self.names.path(name, self.oid(), self.attempt()),
+            path: self.names.of_copy(name, self.oid(), self.attempt()),
         };
         let mut all: Vec<_> = self.ready.iter().map(one).collect();
         all.dedup();
@@ -169,10 +169,7 @@ impl Survey {
                 tries: 0,
                 in_use: false,
                 supplanted: 0,
-                names: CopyNames {
-                    maker: (!facts.is_single()).then(|| facts.me()),
-                    secret: sheet.terms.secret,
-                },
+                names: TemporaryNames::of_pass(facts, sheet.terms.secret),
             };
             let first = names.first().map(|(path, _)| path.clone());
             for (path, record) in names {
@@ -307,7 +304,7 @@ mod tests {
             tries: 0,
             in_use: false,
             supplanted: 0,
-            names: CopyNames {
+            names: TemporaryNames {
                 maker: None,
                 secret: NameSecret([0, 0]),
             },

@@ -112,7 +112,7 @@ pub use orphans::abandon;
 pub use pass::{Drain, NextAct};
 pub use release::RELEASED_AT_ONCE;
 pub use reserved_names::{
-    apart_name, discarded_name, is_apart, is_going, is_leftover, is_leftover_of, waiting_name,
+    discarded_name, is_apart, is_going, is_leftover, is_leftover_of, waiting_name,
 };
 pub(crate) use reserved_names::{waiting_path, waits_under};
 pub(crate) use rules::OURS;

@@ -1,5 +1,6 @@
 //! Names that a drain uses on the PFS. All begin with [`RESERVED_PREFIX`], so none is in the namespace.
 
+use super::drain_facts::DrainFacts;
 use super::name_secret::NameSecret;
 use crate::path::TreePath;
 use crate::record::{BridgeId, ObjectId};
@@ -42,24 +43,44 @@ pub(crate) fn waits_under(name: &[u8]) -> Option<ObjectId> {
     (suffix == WAITING.as_bytes()).then_some(oid)
 }
 
-/// Makes the temporary names of the copies of one pass. Nobody can tell them in advance: in a directory that others may write to
-/// somebody could take them first.
+/// Makes the temporary names of one pass. Nobody can tell them in advance: in a directory that others may write to somebody could
+/// take them first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct CopyNames {
-    /// The bridge that makes the copies, if it is one of several.
+pub(super) struct TemporaryNames {
+    /// The bridge that makes what has them, if it is one of several.
     pub(super) maker: Option<BridgeId>,
     pub(super) secret: NameSecret,
 }
 
-impl CopyNames {
+impl TemporaryNames {
+    /// Of the pass that has this secret.
+    pub(super) fn of_pass(facts: &dyn DrainFacts, secret: NameSecret) -> Self {
+        TemporaryNames {
+            maker: (!facts.is_single()).then(|| facts.me()),
+            secret,
+        }
+    }
+
     /// The temporary name of the copy that is made of this object at this attempt, counted from 0. A bridge that is alone makes it
     /// in the directory of its final name, where the PFS keeps it as it would keep the file itself. Of several bridges another one
     /// may be moving that directory: there it is in the root, and its name tells the bridge that makes it, because two can be at it
     /// when a file gets a name at another home.
-    pub(super) fn path(&self, name: &TreePath, oid: ObjectId, attempt: u32) -> TreePath {
-        let token = self.secret.token(oid, attempt);
-        let mark = char::from(TOKEN_MARK);
-        copy_path(name, oid, self.maker, &format!("{mark}{token:016x}"))
+    pub(super) fn of_copy(&self, name: &TreePath, oid: ObjectId, attempt: u32) -> TreePath {
+        copy_path(name, oid, self.maker, &self.token(oid, attempt))
+    }
+
+    /// The name, beside its final one, of the directory in which the one of this object is made apart: there it gets what the PFS
+    /// gives a new directory of the one around it.
+    pub(super) fn of_dir(&self, dir: &TreePath, oid: ObjectId) -> TreePath {
+        let maker = self.maker.map(|maker| format!(".{}", maker.0));
+        let (maker, token) = (maker.unwrap_or_default(), self.token(oid, 0));
+        dir.parent()
+            .join(&reserved(oid, &format!("{maker}{token}{NEW}")))
+    }
+
+    fn token(&self, oid: ObjectId, attempt: u32) -> String {
+        let (mark, token) = (char::from(TOKEN_MARK), self.secret.token(oid, attempt));
+        format!("{mark}{token:016x}")
     }
 }
 
@@ -85,14 +106,9 @@ pub fn discarded_name(oid: ObjectId) -> Vec<u8> {
     reserved(oid, DISCARDED)
 }
 
-/// The name, in the root of the PFS directory, of the directory in which the one of this object is made apart.
-pub fn apart_name(oid: ObjectId) -> Vec<u8> {
-    reserved(oid, NEW)
-}
-
-/// Is it such a name?
+/// Is it the name of a directory in which another one is made apart?
 pub fn is_apart(name: &[u8]) -> bool {
-    reserved_parts(name).is_some_and(|(_, suffix)| suffix == NEW.as_bytes())
+    reserved_parts(name).is_some_and(|(oid, suffix)| maker_of(oid, suffix, NEW).is_some())
 }
 
 /// The name, beside its own one, by which a file goes: on behalf of this object, in the pass that has this secret.
@@ -134,15 +150,15 @@ pub fn is_leftover(name: &[u8]) -> bool {
 /// The object that left this name behind, if it is a leftover.
 pub(super) fn leftover_of(name: &[u8]) -> Option<ObjectId> {
     let (oid, suffix) = reserved_parts(name)?;
-    let is_leftover = maker_of(oid, suffix).is_some() || is_discarded(suffix) || is_apart(name);
-    is_leftover.then_some(oid)
+    let is_made = [COPY, NEW].map(|end| maker_of(oid, suffix, end).is_some());
+    (is_made.contains(&true) || is_discarded(suffix)).then_some(oid)
 }
 
 /// Is this a name that an interrupted drain of this bridge may have left, or that any drain is done with?
 pub fn is_leftover_of(name: &[u8], maker: BridgeId) -> bool {
-    reserved_parts(name).is_some_and(|(oid, suffix)| match is_apart(name) {
-        true => oid.bridge() == maker,
-        false => maker_of(oid, suffix) == Some(maker) || is_discarded(suffix),
+    reserved_parts(name).is_some_and(|(oid, suffix)| {
+        let mut ends = [COPY, NEW].into_iter();
+        ends.any(|end| maker_of(oid, suffix, end) == Some(maker)) || is_discarded(suffix)
     })
 }
 
@@ -156,9 +172,9 @@ fn is_discarded(suffix: &[u8]) -> bool {
     })
 }
 
-/// The bridge whose drain makes the copy with this name.
-fn maker_of(oid: ObjectId, suffix: &[u8]) -> Option<BridgeId> {
-    let maker = without_token(suffix.strip_suffix(COPY.as_bytes())?);
+/// The bridge whose drain makes what has a name that ends so.
+fn maker_of(oid: ObjectId, suffix: &[u8], end: &str) -> Option<BridgeId> {
+    let maker = without_token(suffix.strip_suffix(end.as_bytes())?);
     if maker.is_empty() {
         return Some(oid.bridge());
     }
@@ -182,13 +198,23 @@ mod tests {
     #[test]
     fn where_a_directory_was_made_apart_is_swept_by_its_maker() {
         let oid = ObjectId::new(BridgeId(2), 1, 5);
-        let name = apart_name(oid);
-        assert!(is_apart(&name) && is_leftover(&name));
-        assert!(is_leftover_of(&name, BridgeId(2)) && !is_leftover_of(&name, BridgeId(1)));
-        assert!(!is_apart(&discarded_name(oid)) && !is_apart(b"d.new"));
+        let dir = TreePath::new("a/d").unwrap();
+        for (maker, swept_by) in [(None, 2), (Some(BridgeId(1)), 1)] {
+            let names = TemporaryNames { maker, ..NAMES };
+            let made = names.of_dir(&dir, oid);
+            let name = made.name();
+            assert_eq!(made.parent(), dir.parent());
+            assert!(is_apart(name) && is_leftover(name));
+            for bridge in [1, 2] {
+                assert_eq!(is_leftover_of(name, BridgeId(bridge)), bridge == swept_by);
+            }
+        }
+        let copy = NAMES.of_copy(&dir, oid, 0);
+        let others = [&discarded_name(oid)[..], copy.name(), b"d.new"];
+        assert!(others.iter().all(|name| !is_apart(name)));
     }
 
-    const NAMES: CopyNames = CopyNames {
+    const NAMES: TemporaryNames = TemporaryNames {
         maker: None,
         secret: NameSecret([1, 2]),
     };
@@ -210,9 +236,9 @@ mod tests {
             assert!(!is_going(&other));
         }
         for maker in [None, Some(BridgeId(1)), Some(BridgeId(12))] {
-            let names = CopyNames { maker, ..NAMES };
+            let names = TemporaryNames { maker, ..NAMES };
             let old = old_copy_path(&file(), oid, maker);
-            for copy in [old, names.path(&file(), oid, 0)] {
+            for copy in [old, names.of_copy(&file(), oid, 0)] {
                 let maker = maker.unwrap_or(oid.bridge());
                 assert!(is_leftover(copy.name()), "{copy}");
                 assert!(is_leftover_of(copy.name(), maker), "{copy}");
@@ -224,7 +250,7 @@ mod tests {
             assert!(is_leftover_of(&discarded_name(oid), maker));
             assert!(!is_leftover_of(&waiting_name(oid), maker));
         }
-        let copy = NAMES.path(&file(), oid, 0);
+        let copy = NAMES.of_copy(&file(), oid, 0);
         let shorter = [&copy.name()[..copy.name().len() - 5], COPY.as_bytes()].concat();
         assert!(!is_leftover(&shorter));
         assert!(!is_leftover(b".forebay-notes.tmp"));
@@ -237,11 +263,11 @@ mod tests {
         for secret in [[1, 2], [1, 3], [2, 2]].map(NameSecret) {
             for (seq, attempt) in [(3, 0), (3, 1), (4, 0), (4, 1)] {
                 let oid = ObjectId::new(BridgeId(1), 2, seq);
-                let names = CopyNames { secret, ..NAMES };
+                let names = TemporaryNames { secret, ..NAMES };
                 seen.insert(names.secret.token(oid, attempt));
                 assert_eq!(
-                    names.path(&file(), oid, attempt),
-                    names.path(&file(), oid, attempt)
+                    names.of_copy(&file(), oid, attempt),
+                    names.of_copy(&file(), oid, attempt)
                 );
             }
         }

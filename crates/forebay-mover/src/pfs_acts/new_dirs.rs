@@ -1,4 +1,4 @@
-//! Directories come.
+//! Directories come: under their names, or apart where others could put another one in their place before it is known which one was made.
 
 use super::Work;
 use crate::pfs::{self, During, Trouble};
@@ -8,6 +8,9 @@ use forebay_core::identity::Identity;
 use forebay_pfs::Lower;
 use forebay_sys::{self as sys, Errno};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// An open directory that may be one which this user may not read.
+const DIR: libc::c_int = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW;
 
 /// See [`drain::Act::MakeDir`]. `own` are the attributes of the backing directory.
 pub(crate) fn make_dir(
@@ -30,10 +33,13 @@ fn ensure_dir(
     let made = match new.was_made {
         true => Made::Not,
         false if drain::is_put_by(by, &around) => made_by_name(dir.as_fd(), new.path.name())?,
-        false => made_apart(lower, new, dir.as_fd())?,
+        false => match sys::stat(dir.as_fd(), new.path.name()) {
+            Err(Errno::NOENT) => made_apart(new, dir.as_fd())?,
+            Ok(_) => Made::Not,
+            Err(e) => return Err(e).during("stat"),
+        },
     };
-    let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW;
-    let there = match sys::open(dir.as_fd(), new.path.name(), flags, 0) {
+    let there = match sys::open(dir.as_fd(), new.path.name(), DIR, 0) {
         Err(Errno::NOTDIR | Errno::LOOP) => return Err(Errno::EXIST).during("mkdir"),
         there => there.during("open directory")?,
     };
@@ -89,23 +95,25 @@ fn made_by_name(dir: BorrowedFd<'_>, name: &[u8]) -> pfs::Work<Made> {
 /// The name of a directory that is made apart.
 const MADE: &[u8] = b"d";
 
-/// Removes the directory in which one was made apart, with that, if it is still there. False: it is not one of this user.
-pub(crate) fn remove_apart(root: BorrowedFd<'_>, name: &[u8]) -> Result<bool, Errno> {
-    let apart = open_apart(root, name)?;
-    let Some(apart) = apart else {
+/// Removes from `dir` the directory in which one was made apart, with that, if it is still there. False: it is not one that this user
+/// has made so, since somebody else may enter it or it holds something.
+pub(crate) fn remove_apart(dir: BorrowedFd<'_>, name: &[u8]) -> Result<bool, Errno> {
+    let Some(apart) = open_apart(dir, name)? else {
         return Ok(false);
     };
-    match sys::unlink(apart.as_fd(), MADE, true) {
-        Ok(()) | Err(Errno::NOENT) => {}
-        Err(e) => return Err(e),
+    let removed = match sys::unlink(apart.as_fd(), MADE, true) {
+        Ok(()) | Err(Errno::NOENT) => sys::unlink(dir, name, true),
+        Err(e) => Err(e),
+    };
+    match removed {
+        Err(Errno::NOTEMPTY | Errno::NOTDIR) => Ok(false),
+        removed => removed.map(|()| true),
     }
-    sys::unlink(root, name, true).map(|()| true)
 }
 
 /// The directory of this name, if only this user can enter it.
-fn open_apart(root: BorrowedFd<'_>, name: &[u8]) -> Result<Option<OwnedFd>, Errno> {
-    let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW;
-    let apart = match sys::open(root, name, flags, 0) {
+fn open_apart(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Option<OwnedFd>, Errno> {
+    let apart = match sys::open(dir, name, DIR, 0) {
         Err(Errno::NOTDIR | Errno::LOOP) => return Ok(None),
         apart => apart?,
     };
@@ -114,46 +122,44 @@ fn open_apart(root: BorrowedFd<'_>, name: &[u8]) -> Result<Option<OwnedFd>, Errn
     Ok(is_mine.then_some(apart))
 }
 
-/// Makes it in a directory that only this user can enter, marks it, and gives it its name: others, who may rename in `dir`, can't put
-/// another one in its place before it is known.
-fn made_apart(lower: &Lower, new: &NewDir, dir: BorrowedFd<'_>) -> pfs::Work<Made> {
-    let (root, name) = (lower.root(), drain::apart_name(new.object.oid));
-    match sys::mkdir(root, &name, drain::NEW_DIR_MODE) {
-        // One that a drain has left which was killed.
-        Ok(()) | Err(Errno::EXIST) => {}
-        Err(Errno::ACCESS | Errno::PERM) => return made_by_name(dir, new.path.name()),
-        Err(e) => return Err(e).during("mkdir"),
+/// Makes it in a directory that only this user can enter, marks it, and gives it its name. Whichever directory that is, since others
+/// may rename in `dir`: nobody else gets at what this user makes there.
+fn made_apart(new: &NewDir, dir: BorrowedFd<'_>) -> pfs::Work<Made> {
+    let name = new.apart.name();
+    match sys::mkdir(dir, name, drain::NEW_DIR_MODE) {
+        // Others can have put it there if they have seen the name, and then it is not what it looks like.
+        Err(Errno::EXIST) => return Err(Errno::BUSY).during("mkdir of a temporary directory"),
+        made => made.during("mkdir of a temporary directory")?,
     }
-    let Some(apart) = open_apart(root, &name).during("open directory")? else {
-        return Err(Errno::EXIST).during("mkdir");
-    };
-    let end = || {
-        // What is left goes with the next sweep of the root.
-        let _ = remove_apart(root, &name);
-    };
-    match sys::mkdir(apart.as_fd(), MADE, drain::NEW_DIR_MODE) {
-        Ok(()) | Err(Errno::EXIST) => {}
-        Err(e) => {
-            end();
-            return Err(e).during("mkdir");
-        }
+    let made = made_in(new, dir);
+    let removed = remove_apart(dir, name).during("remove where a directory was made");
+    let made = made?;
+    // Others may have moved it.
+    match removed {
+        Err(e) if e.errno != Errno::NOENT => Err(e),
+        _ => Ok(made),
     }
+}
+
+/// The part of [`made_apart`] in which the directory is there that it is made in.
+fn made_in(new: &NewDir, dir: BorrowedFd<'_>) -> pfs::Work<Made> {
+    let apart = open_apart(dir, new.apart.name()).during("open a temporary directory")?;
+    let Some(apart) = apart else {
+        return Err(Errno::BUSY).during("open a temporary directory");
+    };
+    // One that is there already is not of this drain.
+    sys::mkdir(apart.as_fd(), MADE, drain::NEW_DIR_MODE).during("mkdir")?;
     let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW;
     let made = sys::open(apart.as_fd(), MADE, flags, 0).during("open directory")?;
+    let mark = drain::made_for(sys::my_ids().0);
     // Without a mark it is listed if the drain is killed before it has noted that it is there.
-    let _ = sys::set_xattr(
-        made.as_fd(),
-        drain::made_for(sys::my_ids().0),
-        &mark_of(new),
-    );
+    let _ = sys::set_xattr(made.as_fd(), mark, &mark_of(new));
     let known = Identity::of_dir(&sys::stat(made.as_fd(), b"").during("stat")?);
-    let named = sys::rename_noreplace(apart.as_fd(), MADE, dir, new.path.name());
-    end();
-    match named {
+    match sys::rename_noreplace(apart.as_fd(), MADE, dir, new.path.name()) {
         Ok(()) => Ok(Made::Apart(known)),
         Err(Errno::EXIST) => Ok(Made::Not),
-        // Another file system is mounted there, or this one has no such rename.
-        Err(Errno::XDEV | Errno::INVAL | Errno::NOSYS) => made_by_name(dir, new.path.name()),
+        // This file system has no such rename.
+        Err(Errno::INVAL | Errno::NOSYS) => made_by_name(dir, new.path.name()),
         Err(e) => Err(e).during("rename"),
     }
 }

@@ -3,7 +3,7 @@
 use super::{FromTo, Move, Reach, State, What};
 use crate::bridge::ReadSet;
 use crate::drain::drain_facts::DrainFacts;
-use crate::drain::reserved_names::waiting_path;
+use crate::drain::reserved_names::{TemporaryNames, waiting_path};
 use crate::drain::rules::{
     OURS, all_speakers, has_contents, has_to_leave, hides_itself, holds_something_hidden,
     holds_something_moved, is_marked_upwards, is_obstructed, is_replaced, is_wanted, obstacle,
@@ -327,6 +327,8 @@ impl Move {
             self.is_unmarked = true;
         }
         self.knows_dirs = facts.knows_dirs();
+        let names = TemporaryNames::of_pass(facts, sheet.terms.secret);
+        self.apart = names.of_dir(&self.path, record.object.oid);
         self.known = record.replaces;
         self.marked = vec![(self.path.clone(), record)];
         self.state = match self.is_unmarked {

@@ -147,6 +147,8 @@ pub(super) struct Move {
     has_looked_again: bool,
     /// See [`crate::record::Dirs::within`].
     within: Option<Identity>,
+    /// See [`NewDir::apart`].
+    apart: TreePath,
     /// See [`crate::facts::Settings::knows_dirs`].
     knows_dirs: bool,
     /// A directory that others have moved is made again: something new is to come into it.
@@ -180,6 +182,7 @@ impl Move {
             has_cleared: false,
             has_looked_again: false,
             within: None,
+            apart: TreePath::root(),
             knows_dirs: true,
             is_needed: false,
             going: None,
@@ -262,6 +265,7 @@ impl Move {
             object: record.object,
             known: self.known.or(record.replaces),
             within: self.within,
+            apart: self.apart.clone(),
             knows_dirs: self.knows_dirs,
             was_made: self.was_made(),
         })
@@ -644,8 +648,10 @@ impl Strand for Move {
                 }
                 State::Absent => {
                     self.is_needed = has_something_new(facts, &self.path)?;
+                    // With a mark: a drain that is killed now is to look for what it has left.
+                    self.is_unmarked &= !self.is_needed;
                     self.state = match self.is_needed {
-                        true => State::Act(self.make_dir()),
+                        true => State::Mark,
                         false => State::End,
                     };
                 }
