@@ -27,9 +27,7 @@ use below::Below;
 use conflict::{Conflict, InTwoPlaces};
 use exchanged::{ring, went_to};
 use forebay_types::MAX_NAME_BYTES;
-use refusal::{
-    BOTH_DIRS, HAS_STRAYS, IS_OPEN, IS_UNKNOWN, LACKS_DIR, NO_CONFLICT, NOT_ITSELF, holds_more,
-};
+use refusal::{HAS_STRAYS, IS_OPEN, IS_UNKNOWN, LACKS_DIR, NO_CONFLICT, NOT_ITSELF, holds_more};
 use std::collections::BTreeSet;
 
 /// Whose version stays under a name.
@@ -74,9 +72,6 @@ enum State {
     Know(Conflict),
     Knowing(Conflict),
     Known(Conflict, Box<KnownDir>),
-    /// Whose is the directory in the buffer?
-    Examine(Conflict, Option<Identity>),
-    Examining(Conflict, Option<Identity>),
     /// What is known of what is on the PFS; `None`: nothing is.
     Decide(Conflict, Option<Identity>),
     Marking(Conflict, Option<Identity>),
@@ -458,7 +453,7 @@ impl Choose {
         self.state = match &conflict.at_theirs {
             Some(theirs) if conflict.is_of_both => {
                 let now = Identity::of_dir(theirs);
-                State::Examine(conflict, Some(now))
+                State::Decide(conflict, Some(now))
             }
             Some(theirs) if theirs.is_dir() && side == Side::Ours && now.is_none() => {
                 State::Know(conflict)
@@ -499,16 +494,6 @@ impl Strand for Choose {
                 self.judge(conflict, None, sheet);
             }
             (State::Knowing(_), Got::Known(Err(trouble))) => self.fail(trouble, sheet),
-            (State::Examining(conflict, now), Got::Attrs(attrs)) => match attrs[..] {
-                [Ok(own)]
-                    if !conflict.is_in_other_dir
-                        && Some(own.uid) == conflict.at_theirs.as_ref().map(|dir| dir.uid) =>
-                {
-                    self.refuse(BOTH_DIRS, sheet);
-                }
-                [Ok(_)] => self.state = State::Decide(conflict, now),
-                _ => self.refuse(IS_UNKNOWN, sheet),
-            },
             (State::Marking(mut conflict, now), Got::Verdict(DrainVerdict::Committed)) => {
                 conflict
                     .record
@@ -640,11 +625,6 @@ impl Strand for Choose {
                     };
                     self.state = State::Probing(conflict.clone(), *now);
                     return Ok(Some(probe));
-                }
-                State::Examine(conflict, now) => {
-                    let examine = Act::Examine(vec![conflict.record.object]);
-                    self.state = State::Examining(conflict.clone(), *now);
-                    return Ok(Some(examine));
                 }
                 State::ListBacking(conflict, now) => {
                     let list = Act::ListBacking(vec![conflict.record.object]);

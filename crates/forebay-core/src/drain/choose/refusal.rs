@@ -128,7 +128,7 @@ const IS_DIR: &str = "it is a directory of the buffer: take ours, and a file of 
 const IS_RENAMED_DIR: &str = "it is a directory that was renamed, or others have put one in its old place: take ours, and what of theirs is in its place goes; else move what is theirs out of the way on the PFS and drain again, or rename or remove ours with `forebay run` and take theirs then, if it is still listed";
 
 /// The same of one that was made in a directory which has another one in its place.
-const IS_DIR_IN_OTHER: &str = "it is a directory of the buffer: take ours, and it is made in the directory that is there now; or remove or rename it by its path with `forebay run`; or take theirs when nothing is in it";
+const IS_DIR_IN_OTHER: &str = "it is a directory of the buffer: put the right directory back; or take ours, and it is made in the directory that is there now; or take theirs when nothing is in it";
 
 /// The same of one that has come in the place of theirs.
 const IS_DIR_OVER: &str = "it is a directory of the buffer in the place of theirs: take ours, and theirs goes with all that is in it; else move what is theirs out of the way on the PFS and drain again, or rename or remove ours with `forebay run` and take theirs then, if it is still listed";
@@ -148,10 +148,6 @@ pub(super) fn why_no_dir(record: &PathRecord) -> &'static str {
         (None, _) => IS_DIR,
     }
 }
-
-/// Why a directory on both sides is not chosen about.
-pub(super) const BOTH_DIRS: &str =
-    "it is a directory on both sides, and stays: choose about what is in it";
 
 /// Why there is nothing to choose about: the drain does it.
 pub(super) const NO_CONFLICT: &str =
@@ -175,7 +171,7 @@ pub(super) const LACKS_DIR: &str = "others have removed or renamed its directory
 /// The same of what has this in it.
 pub(super) fn holds_more(first: &TreePath) -> String {
     format!(
-        "{first}, in it, has no place on the PFS either: choose about that first, and then about this; or make their directory there again, or in the buffer (`forebay run -- mkdir`)"
+        "{first}, in it, has no place on the PFS either: choose about that first, and then about this; or make their directory there again, or, if it was renamed, in the buffer (`forebay run -- mkdir`)"
     )
 }
 
