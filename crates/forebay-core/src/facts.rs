@@ -356,8 +356,6 @@ pub trait Facts {
     ) -> Outcome<Vec<(Vec<u8>, PathRecord)>>;
     /// Records strictly below `dir`, parents first. `Need::Below` as for `children`.
     fn subtree(&self, dir: &TreePath) -> Outcome<Vec<(TreePath, PathRecord)>>;
-    /// Is there a record below `dir` of something that a program sees? Of several bridges none is asked: no.
-    fn has_visible_below(&self, dir: &TreePath) -> Outcome<bool>;
     /// Path of an object.
     fn path_of(&self, object: ObjectName) -> Outcome<Option<TreePath>>;
     /// Where in the buffer the thing is that was at exactly this PFS path and was renamed

@@ -23,6 +23,14 @@ fn stat(s: &str) -> Op {
     }
 }
 
+fn link(old: &str, new: &str) -> Op {
+    Op::Link {
+        old: path(old),
+        new: path(new),
+        follow: false,
+    }
+}
+
 fn unlink(s: &str) -> Op {
     Op::Unlink {
         path: path(s),
@@ -141,6 +149,7 @@ fn a_grant_of_what_is_being_released_waits() {
     waits(w.run(open("new", libc::O_CREAT | libc::O_WRONLY)), "new");
     waits(w.run(open("new", libc::O_PATH)), "new");
     waits(w.run(unlink("new")), "new");
+    waits(w.run(link("new", "second")), "new");
     w.run(stat("new")).unwrap();
     // An entry of a directory that is being released is no longer made there.
     mark(&mut w, "dir", Transit::Releasing);

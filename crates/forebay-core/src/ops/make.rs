@@ -100,6 +100,8 @@ impl Context<'_> {
         if self.walk.is_dir(&node) {
             return errno(libc::EPERM);
         }
+        // By its new name it would be changed.
+        self.walk.check_here(&from)?;
         self.walk.check_device(&from.dir, &to.dir)?;
         let hidden = self.hidden_at(&to);
         let (mut plan, source) = match &node {

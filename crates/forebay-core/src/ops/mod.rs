@@ -56,7 +56,7 @@ fn undisturbed(
     settings: &Settings,
     facts: &dyn Facts,
 ) -> Outcome<Decision> {
-    // The user of the bridge sees by a path from the root also what waits for another directory there, and may settle it.
+    // The user of the bridge sees by a path from the root also what waits for another directory there, and must not change it (`Walk::check_here`).
     let hides_elsewhere = request.op.starts_within() || cred.uid != settings.bridge_uid;
     let ctx = Context {
         request,

@@ -101,7 +101,8 @@ impl Context<'_> {
         if flags & libc::O_CREAT != 0 {
             self.check_create_over(found, node)?;
         }
-        if write {
+        // In a directory everything would be changed by its descriptor then.
+        if write || is_dir {
             self.walk.check_here(found)?;
         }
         if self.cred.uid != 0 {
@@ -237,7 +238,7 @@ impl Context<'_> {
         if directory && !self.walk.is_dir(&node) {
             return errno(libc::ENOTDIR);
         }
-        if for_write {
+        if for_write || directory {
             self.walk.check_here(&found)?;
         }
         let o_path = libc::O_PATH | libc::O_NOFOLLOW;

@@ -7,8 +7,8 @@
 //!   the other, and so may all that lies in it.
 //! - **A change of a record in transit waits**, and so does a change of an entry of a directory that is being
 //!   released. The work has been decided on what the records say.
-//! - **A grant of an object that is being released waits**: whoever got it now could write into a file
-//!   that is about to go.
+//! - **A grant of an object that is being released waits**, and so does a further name of it: whoever got it now could write into
+//!   a file that is about to go, and the new name would be of another file than the one that the PFS shows then.
 //! - **Everything else goes on**: what the record says is still so.
 //!
 //! [`Watch`] stands between a decision and its facts, and notes what of it is in transit.
@@ -64,6 +64,12 @@ impl<'a> Watch<'a> {
         if met.is_empty() || Mutation::MarksAreNotWaitedFor.is_in(|| self.facts.planted()) {
             return Ok(());
         }
+        let is_going = |what: ObjectName| {
+            let goes = |(object, transit): &(ObjectName, Transit)| {
+                object.oid == what.oid && *transit == Transit::Releasing
+            };
+            met.iter().find_map(|(path, met)| goes(met).then_some(path))
+        };
         for change in &decision.batch {
             let (Change::Put { path, .. } | Change::Delete { path, .. }) = change else {
                 continue;
@@ -75,14 +81,17 @@ impl<'a> Watch<'a> {
             if let Some((_, Transit::Releasing)) = met.get(&dir) {
                 return wait(&dir);
             }
+            if let Change::Put { record, .. } = change
+                && let Some(path) = is_going(record.object)
+            {
+                return wait(path);
+            }
         }
         if let Answer::Grant {
             target: GrantTarget::Object(granted),
             ..
         } = &decision.answer
-            && let Some((path, _)) = met.iter().find(|(_, (object, transit))| {
-                object.oid == granted.oid && *transit == Transit::Releasing
-            })
+            && let Some(path) = is_going(*granted)
         {
             return wait(path);
         }
@@ -119,10 +128,6 @@ impl Facts for Watch<'_> {
             self.note(path, record);
         }
         Ok(below)
-    }
-
-    fn has_visible_below(&self, dir: &TreePath) -> Outcome<bool> {
-        self.facts.has_visible_below(dir)
     }
 
     fn path_of(&self, object: ObjectName) -> Outcome<Option<TreePath>> {

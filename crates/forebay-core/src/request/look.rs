@@ -359,26 +359,6 @@ impl Facts for Look<'_> {
         Ok(all)
     }
 
-    fn has_visible_below(&self, dir: &TreePath) -> Outcome<bool> {
-        if !self.world.is_single() {
-            return Ok(false);
-        }
-        let mut after = None;
-        loop {
-            let tables = self.world.tables();
-            let page = tables
-                .page_below(dir, after.as_ref(), CHILDREN_PER_PAGE)
-                .map_err(Stop::from)?;
-            if page.iter().any(|(_, record)| record.is_visible()) {
-                return Ok(true);
-            }
-            match page.into_iter().last() {
-                Some((last, _)) => after = Some(last),
-                None => return Ok(false),
-            }
-        }
-    }
-
     fn path_of(&self, object: ObjectName) -> Outcome<Option<TreePath>> {
         if self.world.is_single() || object.oid.bridge() == self.world.me() {
             return self.world.path_of(object).map_err(Stop::from);

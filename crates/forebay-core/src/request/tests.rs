@@ -4,7 +4,7 @@ mod links;
 
 use super::*;
 use crate::bridge::tests::Table;
-use crate::bridge::{Fact, Verdict};
+use crate::bridge::{Fact, OthersBelow, Verdict};
 use crate::facts::{
     Attr, Cred, Fresh, LowerEntry, LowerPage, Need, NewKind, PfsLook, Settings, Through,
 };
@@ -653,6 +653,13 @@ fn what_is_known_of_others_is_asked_for_by_its_need() {
     let effect = p.step(&settings, &world, true);
     assert_eq!(effect, Effect::Fetch(Need::Record(at("d"))));
     p.fetched(said(at("d"), None));
+    let effect = p.step(&settings, &world, true);
+    assert_eq!(effect, Effect::Fetch(Need::Below(at("d"))));
+    let others = OthersBelow::default();
+    p.fetched(Fact::Below {
+        dir: at("d"),
+        others,
+    });
     assert!(matches!(
         p.step(&settings, &world, true),
         Effect::Make { .. }

@@ -54,22 +54,39 @@ impl Walk<'_> {
         Ok(now.is_some_and(|now| !within.is_dir_of(&now)))
     }
 
-    /// EBUSY if what shows at this name was made in another directory than the one that is there now: nobody changes by a path what waits for
-    /// a directory, but who sees it all the same would.
+    /// EBUSY if what is at this name, or a directory on the way to it, was made in another directory than the one that is there now. The user
+    /// of the bridge sees by a path what waits for a directory, and must not change it.
     pub fn check_here(&self, found: &Found) -> Outcome<()> {
-        let Some(record) = &found.record else {
-            return Ok(());
-        };
-        let Some(within) = record.dirs().within else {
-            return Ok(());
-        };
-        if !self.settings.keeps_numbers || record.is_open_at(&found.path) {
+        if !self.settings.keeps_numbers {
             return Ok(());
         }
-        let Place::Merged(lower) = &found.dir.place else {
+        if let Some(record) = &found.record {
+            self.check_is_of(&found.dir, &found.path, record)?;
+        }
+        if self.hides_elsewhere {
+            // The way was not by such names, or began in a directory that the caller has open, wherever that is.
+            return Ok(());
+        }
+        let mut dir = self.root();
+        for name in found.dir.path.components() {
+            let path = dir.path.join(name);
+            if let Some(record) = self.facts.record(&path)? {
+                self.check_is_of(&dir, &path, &record)?;
+            }
+            dir = self.dir_below(dir, [name].into_iter())?;
+        }
+        Ok(())
+    }
+
+    /// EBUSY if the record at `path`, in `dir`, was made in another directory than that.
+    fn check_is_of(&self, dir: &Dir, path: &TreePath, record: &PathRecord) -> Outcome<()> {
+        let (Some(within), Place::Merged(lower)) = (record.dirs().within, &dir.place) else {
             return Ok(());
         };
-        match self.merged_attr(&found.dir, lower)? {
+        if record.is_open_at(path) {
+            return Ok(());
+        }
+        match self.merged_attr(dir, lower)? {
             Some(now) if within.is_dir_of(&now) => Ok(()),
             _ => errno(libc::EBUSY),
         }
@@ -99,14 +116,8 @@ impl Walk<'_> {
         if !is_removed && matches!(found.dir.place, Place::Born(_)) {
             return Ok(());
         }
-        let waits = match comes {
-            Comes::EmptyDir if is_of_bridge => self.facts.has_visible_below(&found.path)?,
-            _ => {
-                let below = self.facts.subtree(&found.path)?;
-                below.iter().any(|(_, record)| record.is_visible())
-            }
-        };
-        match waits {
+        let below = self.facts.subtree(&found.path)?;
+        match below.iter().any(|(_, record)| record.is_visible()) {
             true => errno(libc::EBUSY),
             false => Ok(()),
         }

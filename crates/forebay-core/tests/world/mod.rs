@@ -262,10 +262,6 @@ impl Facts for World {
             .map(|(p, r)| (p.clone(), r.clone()))
             .collect())
     }
-    fn has_visible_below(&self, dir: &TreePath) -> Outcome<bool> {
-        let below = self.subtree(dir)?;
-        Ok(below.iter().any(|(_, record)| record.is_visible()))
-    }
     fn path_of(&self, object: ObjectName) -> Outcome<Option<TreePath>> {
         Ok(self
             .table

@@ -612,6 +612,38 @@ fn the_user_of_the_bridge_changes_nothing_by_a_path_that_waits_for_another_direc
     }
 }
 
+/// The next results come into directories that were made in the buffer, below one of the PFS that was rotated.
+#[test]
+fn nor_what_is_below_a_directory_that_was_made_in_it() {
+    as_root!();
+    for change in [
+        "mkdir -p q/step; echo 2 > q/step/out",
+        "echo 2 > q/step/new",
+        "mkdir q/step/new",
+        "ln -s x q/step/new",
+        "rm -r q/step",
+        "mv q/step/out t",
+        "touch t; mv t q/step/out",
+        "ln q/step/out t",
+        "ln q/out t",
+        "ls q/step",
+        "python3 -c \"import os; os.chdir('q/step')\" && echo 2 > q/out",
+    ] {
+        let stage = Stage::new();
+        by_root(&stage, "mkdir -p pfs/q").ends_with(0);
+        let first = "cd pfs; mkdir q/step; echo 1 > q/step/out; echo 1 > q/out";
+        finish(run(&stage, &["--no-drain", "-q"], first)).ends_with(0);
+        by_root(&stage, "cd pfs; mv q q.1; mkdir q").ends_with(0);
+        let next = format!("cd pfs; {{ {change}; }} || exit 9");
+        let said = finish(run(&stage, &["--no-drain", "-q"], &next)).ends_with(9);
+        assert!(said.err.contains("busy"), "{change}: {said:?}");
+        by_root(&stage, "cd pfs; rmdir q; mv q.1 q").ends_with(0);
+        stage.say(&["drain", "--buffer", "pfs"]).ends_with(0);
+        let after = by_root(&stage, "cd pfs; cat q/step/out q/out; ls q/step").ends_with(0);
+        assert_eq!(after.out, "1\n1\nout\n", "{change}");
+    }
+}
+
 /// Natively a user may rename a directory of root where that user may make names, and not get into it.
 #[test]
 fn a_private_directory_that_a_user_has_renamed_to_the_place_of_a_new_one_stays_private() {
@@ -626,6 +658,38 @@ fn a_private_directory_that_a_user_has_renamed_to_the_place_of_a_new_one_stays_p
     let after = by_root(&stage, "cd pfs; stat -c '%u %a' top/new; ls -A . top/more").ends_with(0);
     let lock = after.out.replace(".forebay-lock\n", "");
     assert_eq!(lock, "0 700\n.:\ntop\n\ntop/more:\nf\n");
+}
+
+/// Where others may rename, a new directory is made apart: it gets what its own parent gives on, and nothing is left of how it was made.
+#[test]
+fn a_directory_that_is_made_in_a_shared_one_is_as_if_it_was_made_there() {
+    as_root!();
+    let stage = Stage::new();
+    let before = "cd pfs; setfacl -d -m u:1501:rwx .; mkdir -m 2777 s plain; chmod 2777 s plain; chgrp 2000 s plain; \
+                  setfacl -b -k plain; setfacl -b -k s; setfacl -d -m u:1502:rwx s";
+    by_root(&stage, before).ends_with(0);
+    let make =
+        "umask 0; cd pfs; mkdir s/new plain/new; mkdir -m 300 plain/closed; echo x > s/new/f";
+    finish(run(&stage, &["-q"], make)).ends_with(0);
+    by_root(
+        &stage,
+        "cd pfs; umask 0; mkdir s/twin plain/twin; mkdir -m 300 plain/twins",
+    )
+    .ends_with(0);
+    let look = |dir: &str| {
+        let dir = format!("cd pfs/{dir}; stat -c '%A %u %g' .; getfacl -cnp .; getfattr -dm- .");
+        by_root(&stage, &dir).ends_with(0).out
+    };
+    for (new, twin) in [
+        ("s/new", "s/twin"),
+        ("plain/new", "plain/twin"),
+        ("plain/closed", "plain/twins"),
+    ] {
+        assert_eq!(look(new), look(twin));
+    }
+    assert!(look("s/new").contains("1502"));
+    let left = by_root(&stage, "find pfs -name '.forebay-*' ! -name .forebay-lock").ends_with(0);
+    assert_eq!(left.out, "");
 }
 
 /// A name at which nothing shows, since its directory or what was renamed to it is elsewhere, is nobody else's.
