@@ -74,8 +74,21 @@ impl Walk<'_> {
                 self.check_is_of(&dir, &path, &record)?;
             }
             dir = self.dir_below(dir, [name].into_iter())?;
+            if let Place::Born(_) = dir.place {
+                // What was made in it is where it is. Only what was renamed into it can hold something that waits.
+                break;
+            }
         }
-        Ok(())
+        if dir.path == found.dir.path || found.dir.path.is_root() {
+            return Ok(());
+        }
+        match self.facts.record(&found.dir.path)? {
+            Some(record) if record.dirs().within.is_some() => {
+                let above = self.dir_at(&found.dir.path.parent())?;
+                self.check_is_of(&above, &found.dir.path, &record)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// EBUSY if the record at `path`, in `dir`, was made in another directory than that.
