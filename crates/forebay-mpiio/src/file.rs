@@ -219,7 +219,7 @@ impl Word {
         if is_first {
             word.wishes = settings::wishes(asked, path);
         }
-        let Some(identity) = identity.filter(|_| !word.wishes.off) else {
+        let Some(identity) = identity.filter(|_| !word.wishes.is_off()) else {
             return word;
         };
         word.file = Some((identity.inode, identity.fs_type));

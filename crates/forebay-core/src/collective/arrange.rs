@@ -9,10 +9,10 @@ use crate::pfs_kind;
 /// What a program or user asks for. `None` where nobody said anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Wishes {
-    /// Take over nothing.
-    pub off: bool,
-    /// Take over every call that can be, worth it or not.
-    pub always: bool,
+    /// Which calls to take over (`forebay_collective`).
+    pub take_over: TakeOver,
+    /// ROMIO was told to do without collective buffering (`romio_cb_write`, `romio_cb_read`).
+    pub romio_is_off: bool,
     /// The most aggregators (`cb_nodes`).
     pub aggregators: Option<u32>,
     /// The most aggregators on a node (`cb_config_list = *:N`).
@@ -29,6 +29,30 @@ pub struct Wishes {
     pub locks: Option<LockProtocol>,
     /// Reads and writes beside the exchange (`forebay_overlap`).
     pub overlaps: Option<bool>,
+}
+
+/// Which calls are taken over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TakeOver {
+    /// Those for which it is worth it.
+    #[default]
+    Auto,
+    /// None.
+    Off,
+    /// All that can be.
+    Always,
+}
+
+impl TakeOver {
+    const ALL: [TakeOver; 3] = [TakeOver::Auto, TakeOver::Off, TakeOver::Always];
+
+    fn in_words(self) -> &'static str {
+        match self {
+            TakeOver::Auto => "auto",
+            TakeOver::Off => "off",
+            TakeOver::Always => "always",
+        }
+    }
 }
 
 /// The names of all settings that [`Wishes::set`] knows.
@@ -54,13 +78,11 @@ impl Wishes {
         let number = || value.parse::<u64>().ok().filter(|&n| n > 0);
         let count = || number().map(|n| n.min(u32::MAX.into()) as u32);
         match name {
-            "forebay_collective" => match value {
-                "off" => (self.off, self.always) = (true, false),
-                "always" => (self.off, self.always) = (false, true),
-                "auto" => (self.off, self.always) = (false, false),
-                _ => {}
-            },
-            "romio_cb_write" | "romio_cb_read" => self.off |= value == "disable",
+            "forebay_collective" => {
+                let named = TakeOver::ALL.into_iter().find(|it| it.in_words() == value);
+                self.take_over = named.unwrap_or(self.take_over);
+            }
+            "romio_cb_write" | "romio_cb_read" => self.romio_is_off |= value == "disable",
             "cb_nodes" => self.aggregators = count().or(self.aggregators),
             "cb_config_list" => {
                 let all = value.strip_prefix("*:").map(str::trim);
@@ -116,10 +138,21 @@ impl Wishes {
         *self != before
     }
 
+    /// Is nothing to be taken over? What was asked of this layer itself comes first.
+    pub fn is_off(&self) -> bool {
+        match self.take_over {
+            TakeOver::Auto => self.romio_is_off,
+            said => said == TakeOver::Off,
+        }
+    }
+
     /// What to ask for so that a file is arranged like this again.
     pub fn repeating(arranged: &Arrangement) -> Self {
         Wishes {
-            always: arranged.always,
+            take_over: match arranged.always {
+                true => TakeOver::Always,
+                false => TakeOver::Auto,
+            },
             aggregators: Some(arranged.aggregators.len() as u32),
             per_node: Some(arranged.per_node),
             buffer_bytes: Some(arranged.buffer_bytes),
@@ -135,9 +168,13 @@ impl Wishes {
     /// As settings, `name=value;name=value`.
     pub fn in_hints(&self) -> String {
         let mut all: Vec<(&str, String)> = Vec::new();
-        if self.off || self.always {
-            let value = if self.off { "off" } else { "always" };
-            all.push(("forebay_collective", value.to_owned()));
+        let take_over = if self.is_off() {
+            TakeOver::Off
+        } else {
+            self.take_over
+        };
+        if take_over != TakeOver::Auto {
+            all.push(("forebay_collective", take_over.in_words().to_owned()));
         }
         if let Some(method) = self.method {
             let (name, groups) = match method {
@@ -213,10 +250,11 @@ impl Wishes {
         };
         let small = |n: Option<u32>| n.map_or(UNSAID, u64::from);
         [
-            u64::from(self.off)
-                | u64::from(self.always) << 1
+            u64::from(self.take_over == TakeOver::Off)
+                | u64::from(self.take_over == TakeOver::Always) << 1
                 | u64::from(self.overlaps == Some(true)) << 2
-                | u64::from(self.overlaps == Some(false)) << 3,
+                | u64::from(self.overlaps == Some(false)) << 3
+                | u64::from(self.romio_is_off) << 4,
             small(self.aggregators),
             small(self.per_node),
             self.buffer_bytes.unwrap_or(UNSAID),
@@ -233,8 +271,12 @@ impl Wishes {
         let small = |at| word(at).map(|w| w as u32);
         let is_set = |bit: u32| word(0).is_some_and(|w| w >> bit & 1 != 0);
         Wishes {
-            off: is_set(0),
-            always: is_set(1),
+            take_over: match (is_set(0), is_set(1)) {
+                (true, _) => TakeOver::Off,
+                (false, true) => TakeOver::Always,
+                (false, false) => TakeOver::Auto,
+            },
+            romio_is_off: is_set(4),
             overlaps: is_set(2).then_some(true).or(is_set(3).then_some(false)),
             aggregators: small(1),
             per_node: small(2),
@@ -373,6 +415,8 @@ impl Arrangement {
     pub const MAX_BUFFER_BYTES: u64 = 1 << 30;
     /// The granule of a file system that does not tell: 1 MiB.
     const GRANULE_BYTES: u64 = 1 << 20;
+    /// No file system locks less; and there are lists of granules.
+    const LEAST_GRANULE_BYTES: u64 = 4096;
 
     /// Arranges a file, `nodes[i]` being the node of rank `i`. `local` is the number of aggregators on a node where clients have
     /// no locks to share.
@@ -402,7 +446,10 @@ impl Arrangement {
             measured.and_then(|m| m.servers),
             1,
         );
-        let layout = Layout::new(granule.clamp(1, Layout::MAX_GRANULE_BYTES), servers);
+        let layout = Layout::new(
+            granule.clamp(Self::LEAST_GRANULE_BYTES, Layout::MAX_GRANULE_BYTES),
+            servers,
+        );
         let is_free = protocol == LockProtocol::None && !pfs_kind::may_wait(fs_type);
         let default = if is_free { local.max(1) } else { 1 };
         let per_node = wishes.per_node.unwrap_or(default);
@@ -431,7 +478,7 @@ impl Arrangement {
             layout,
             layout_sources: [granule_source, servers_source],
             buffer_bytes: buffer.clamp(1, Self::MAX_BUFFER_BYTES),
-            always: wishes.always,
+            always: wishes.take_over == TakeOver::Always,
             is_free,
             overlaps: wishes.overlaps.unwrap_or(false),
             protocol,
@@ -477,7 +524,7 @@ mod tests {
             wishes.set(name, value);
         }
         let expected = Wishes {
-            always: true,
+            take_over: TakeOver::Always,
             aggregators: Some(3),
             per_node: Some(2),
             buffer_bytes: Some(4096),
@@ -489,6 +536,22 @@ mod tests {
         assert_eq!(Wishes::from_words(&wishes.to_words()), wishes);
         wishes.set("forebay_overlap", "disable");
         assert_eq!(Wishes::from_words(&wishes.to_words()).overlaps, Some(false));
+    }
+
+    #[test]
+    fn what_is_asked_of_the_layer_itself_comes_before_what_is_asked_of_romio_in_any_order() {
+        for (value, is_off) in [("auto", true), ("off", true), ("always", false)] {
+            let mut settings = [("forebay_collective", value), ("romio_cb_write", "disable")];
+            for _ in 0..2 {
+                let mut wishes = Wishes::default();
+                settings
+                    .iter()
+                    .for_each(|(name, value)| wishes.set(name, value));
+                assert_eq!(wishes.is_off(), is_off, "{settings:?}");
+                assert_eq!(Wishes::from_words(&wishes.to_words()), wishes);
+                settings.reverse();
+            }
+        }
     }
 
     #[test]
@@ -524,7 +587,7 @@ mod tests {
             assert_eq!(comparable(&first), comparable(&second));
         }
         let wishes = Wishes {
-            off: true,
+            take_over: TakeOver::Off,
             per_node: Some(u32::MAX),
             ..Wishes::default()
         };

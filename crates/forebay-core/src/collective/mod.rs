@@ -50,7 +50,7 @@ mod worth;
 
 pub use access::{Access, AccessError};
 pub use aggregator::{aggregators, fitting_count};
-pub use arrange::{Arrangement, LayoutSource, LockSource, PfsFacts, SETTINGS, Wishes};
+pub use arrange::{Arrangement, LayoutSource, LockSource, PfsFacts, SETTINGS, TakeOver, Wishes};
 pub use capture::{
     CallToCapture, CapturedAccesses, CarriedOutBy, LeftOut, MAX_CAPTURED_PARTS, MAX_TRACE_BYTES,
     TRACE_VERSION, cut_off_line, json_string,
