@@ -106,9 +106,16 @@ impl File {
             self.trace(direction, unknown(LeftOut::Unknown))?;
             return Ok(Carried::Not);
         };
-        let size = match request.direction {
-            Direction::Read => all.chunks(WORDS).map(|one| one[5]).max().unwrap_or(0),
-            Direction::Write => u64::MAX,
+        let largest = |word: usize| all.chunks(WORDS).map(|one| one[word]).max();
+        let size = match (request.direction, largest(2), largest(5)) {
+            (Direction::Write, ..) => u64::MAX,
+            (Direction::Read, Some(reaches), Some(told)) if reaches <= told => told,
+            // Who told it may have come before another process had written what is behind that end. All are here now.
+            (Direction::Read, ..) => {
+                let now = here.storage.as_ref().and_then(|file| file.size().ok());
+                let now = i64::try_from(now.unwrap_or(0)).unwrap_or(i64::MAX);
+                mpi.largest(processes, now)?.unsigned_abs()
+            }
         };
         let shares: Vec<Share> = all
             .chunks(WORDS)

@@ -174,6 +174,23 @@ fn what_was_opened_is_written_to_whatever_has_its_path_since() {
     });
 }
 
+/// Where few processes read for all, the size that they have seen before the others came is not the last word.
+#[test]
+fn a_read_ends_where_the_file_ends_when_all_have_come() {
+    with_each(|mpi| {
+        let stage = Stage::new();
+        let program = stage.compile(&mpi.c, "late_write.c");
+        let hints = (
+            EXCHANGE.0,
+            "forebay_collective=always;forebay_locks=token;cb_nodes=1",
+        );
+        let command = [program.as_str(), &stage.path("file")];
+        let ran = stage.run_with(mpi, 2, true, &command, &[hints]).succeeded();
+        let said: BTreeSet<_> = ran.out.lines().map(str::to_owned).collect();
+        assert_eq!(said, lines(["rank 0: 1000 bytes", "rank 1: 1000 bytes"]));
+    });
+}
+
 #[test]
 fn a_read_ends_where_the_file_ends() {
     with_each(|mpi| {

@@ -67,6 +67,15 @@ impl Workplaces {
         commit(vec![change(slot, dirs)])
     }
 
+    /// The change that notes one directory, unless it is noted already.
+    pub(super) fn note_one(&self, slot: usize, dir: &TreePath) -> Option<(Change, Vec<TreePath>)> {
+        if self.has_noted(slot, std::slice::from_ref(dir)) {
+            return None;
+        }
+        let dirs = self.with_doubtful(slot, vec![dir.clone()]);
+        Some((change(slot, &dirs), dirs))
+    }
+
     /// It is noted. The directories are sorted.
     pub(super) fn noted(&mut self, slot: usize, dirs: Vec<TreePath>) {
         debug_assert!(dirs.is_sorted());

@@ -168,7 +168,7 @@ impl Context<'_> {
     /// ENOTEMPTY if the directory has visible entries; otherwise the records below it, which nobody sees.
     pub(super) fn check_empty(&self, found: &Found) -> Outcome<Below> {
         let below = self.facts.subtree(&found.path)?;
-        self.walk.check_all_here(&below)?;
+        self.walk.check_all_here(&found.path, &below)?;
         let seen = || below.iter().filter(|(_, r)| r.is_visible());
         if seen().any(|(_, record)| record.kind != Kind::Moved) {
             return errno(libc::ENOTEMPTY);

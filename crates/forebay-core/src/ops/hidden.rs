@@ -162,7 +162,7 @@ impl Context<'_> {
             false => Vec::new(),
         };
         if matches!(src.node, Some(Node::Lower(..))) {
-            self.walk.check_all_here(&below)?;
+            self.walk.check_all_here(&src.path, &below)?;
         }
         let itself = src.record.iter().map(|record| (&src.path, record));
         let all = itself.chain(below.iter().map(|(path, record)| (path, record)));

@@ -238,7 +238,7 @@ impl Context<'_> {
         if directory && !self.walk.is_dir(&node) {
             return errno(libc::ENOTDIR);
         }
-        if for_write || directory {
+        if for_write || self.walk.is_dir(&node) {
             self.walk.check_here(&found)?;
         }
         let o_path = libc::O_PATH | libc::O_NOFOLLOW;

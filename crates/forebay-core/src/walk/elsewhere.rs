@@ -136,24 +136,30 @@ impl Walk<'_> {
         }
     }
 
-    /// EBUSY if one of these records, below a directory, was made in a directory of the PFS that is not at its path now, or is of something
-    /// renamed that is not where it was: it neither moves nor goes with what is there. Not asked of the user of the bridge.
-    pub fn check_all_here(&self, below: &[(TreePath, PathRecord)]) -> Outcome<()> {
-        if !self.hides_elsewhere || self.cred.uid == self.settings.bridge_uid {
+    /// EBUSY if one of these records, below a directory at `top`, was made in a directory of the PFS that is not at its path now, or is of something
+    /// renamed that is not where it was: it neither moves nor goes with what is there. Of the user of the bridge only
+    /// what was made in the directory itself is asked, and who may give up what others have removed.
+    pub fn check_all_here(&self, top: &TreePath, below: &[(TreePath, PathRecord)]) -> Outcome<()> {
+        if !self.settings.keeps_numbers {
             return Ok(());
         }
+        let is_of_bridge = self.cred.uid == self.settings.bridge_uid;
         let mut dir: Option<Dir> = None;
         for (path, record) in below {
-            if record.kind == Kind::Moved
+            if !is_of_bridge
+                && record.kind == Kind::Moved
                 && record.transit.is_none()
                 && self.facts.renamed(record)?.is_none()
             {
                 return errno(libc::EBUSY);
             }
-            if record.dirs().within.is_none() || record.is_open_at(path) {
+            let Some(within) = record.dirs().within else {
+                continue;
+            };
+            let parent = path.parent();
+            if record.is_open_at(path) || is_of_bridge && parent != *top {
                 continue;
             }
-            let parent = path.parent();
             let dir = match &mut dir {
                 Some(last) if last.path == parent => last,
                 other => match self.dir_shown_at(&parent) {
@@ -162,11 +168,14 @@ impl Walk<'_> {
                     found => other.insert(found?),
                 },
             };
-            let is_gone = match &dir.place {
-                Place::Merged(lower) => self.merged_attr(dir, lower)?.is_none(),
-                Place::Born(_) => false,
+            let Place::Merged(lower) = &dir.place else {
+                continue;
             };
-            if is_gone || self.belongs_elsewhere(dir, path.name(), record)? {
+            let is_here = match self.merged_attr(dir, lower)? {
+                Some(now) => within.is_dir_of(&now),
+                None => is_of_bridge,
+            };
+            if !is_here || self.belongs_elsewhere(dir, path.name(), record)? {
                 return errno(libc::EBUSY);
             }
         }

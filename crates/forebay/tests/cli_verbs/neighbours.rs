@@ -1909,6 +1909,40 @@ fn two_names_of_a_file_are_still_one_file_when_a_drain_was_killed() {
     }
 }
 
+/// Where others may rename, a directory is made in another one.
+#[test]
+fn nothing_is_left_of_how_a_directory_was_made_when_a_drain_was_killed() {
+    crate::common::need!("strace");
+    let mut had_left = 0;
+    for calls in ["mkdirat", "renameat2", "unlinkat", "fsetxattr"] {
+        let mut is_killed = |at: &u32| {
+            let scene = Scene::new();
+            scene.outside("mkdir project; chmod 2777 project");
+            let up = ["up", "--buffer", scene.root()];
+            scene.stage.say(&up).ends_with(0);
+            scene.inside("mkdir project/a project/b; echo x > project/b/x");
+            let reserved = || {
+                let now = tree(&scene.pfs.join("project")).into_keys();
+                now.filter(|path| path.contains(".forebay-")).count()
+            };
+            let is_killed = scene.is_killed_in_drain(calls, *at);
+            had_left += reserved();
+            let down = ["down", "--buffer", scene.root()];
+            match is_killed {
+                true => assert_eq!(scene.drain(&[]).0, 0, "{calls} {at}"),
+                false => drop(scene.stage.say(&down).ends_with(0)),
+            }
+            assert_eq!(reserved(), 0, "{calls} {at}");
+            let now = tree(&scene.pfs);
+            assert!(now.contains_key("project/a/"), "{calls} {at}: {now:?}");
+            assert_eq!(now["project/b/x"], "x\n", "{calls} {at}");
+            is_killed
+        };
+        assert!((1..).take_while(&mut is_killed).count() > 0, "{calls}");
+    }
+    assert!(had_left > 0, "a kill has left something");
+}
+
 #[test]
 fn a_kept_copy_whose_directory_others_remove_is_not_left() {
     let scene = Scene::new();

@@ -627,6 +627,8 @@ fn nor_what_is_below_a_directory_that_was_made_in_it() {
         "ln q/step/out t",
         "ln q/out t",
         "ls q/step",
+        "mv q z",
+        "python3 -c \"import os; os.open('new', os.O_CREAT | os.O_WRONLY, dir_fd=os.open('q/step', os.O_PATH))\"",
         "python3 -c \"import os; os.chdir('q/step')\" && echo 2 > q/out",
     ] {
         let stage = Stage::new();

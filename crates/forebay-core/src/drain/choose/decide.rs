@@ -161,6 +161,9 @@ impl Choose {
             after: None,
         });
         let record = conflict.record;
+        // Of what is in the place of something new, which goes into another directory, nobody has been told yet.
+        let is_told = conflict.is_of_both || !conflict.is_in_other_dir;
+        let now = now.filter(|_| is_told || record.covers(&path).is_some());
         let goes = now.map_or(Identity::NOTHING, Identity::strictly);
         let after = match (self.choice.side, conflict.at_origin) {
             // Their directory stays, and is dressed with the attributes of ours.

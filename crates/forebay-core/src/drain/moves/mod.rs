@@ -149,6 +149,9 @@ pub(super) struct Move {
     within: Option<Identity>,
     /// See [`NewDir::apart`].
     apart: TreePath,
+    /// The place where it is noted where that is, and what is noted there with its mark.
+    slot: Option<usize>,
+    noted: Option<Vec<TreePath>>,
     /// See [`crate::facts::Settings::knows_dirs`].
     knows_dirs: bool,
     /// A directory that others have moved is made again: something new is to come into it.
@@ -183,6 +186,8 @@ impl Move {
             has_looked_again: false,
             within: None,
             apart: TreePath::root(),
+            slot: None,
+            noted: None,
             knows_dirs: true,
             is_needed: false,
             going: None,
@@ -486,7 +491,12 @@ impl Strand for Move {
                     self.state = State::End;
                 }
             },
-            (State::Marking, Got::Verdict(DrainVerdict::Committed)) => self.state = State::Marked,
+            (State::Marking, Got::Verdict(DrainVerdict::Committed)) => {
+                if let (Some(slot), Some(noted)) = (self.slot, self.noted.take()) {
+                    sheet.workplaces.noted(slot, noted);
+                }
+                self.state = State::Marked;
+            }
             (State::Marking, Got::Verdict(DrainVerdict::Conflict)) => self.again(sheet),
             (State::Looking, Got::Seen(seen)) => self.seen(seen, sheet),
             (State::Knowing(found), Got::Known(Ok(now))) => {
@@ -515,8 +525,11 @@ impl Strand for Move {
                 }
             }
             (State::Acting, Got::Made(made)) => {
-                if made.is_ok() {
-                    sheet.note_unsynced(&self.path);
+                match (made, self.slot) {
+                    (Ok(_), _) => sheet.note_unsynced(&self.path),
+                    // What it was to be made in may be left.
+                    (Err(_), Some(slot)) => sheet.workplaces.doubt(slot),
+                    (Err(_), None) => {}
                 }
                 let doubt = made.is_err_and(Trouble::may_be_done);
                 let is_noted = made.is_ok_and(|made| self.known == Some(made));
@@ -601,6 +614,14 @@ impl Strand for Move {
                     if !Mutation::FilesGoUnnoted.is(sheet.planted) {
                         commit.batch.extend(self.going.as_ref().map(Going::note));
                     }
+                    if self.what == What::MakeDir {
+                        let places = &mut sheet.workplaces;
+                        let slot = *self.slot.get_or_insert_with(|| places.take());
+                        let note = places.note_one(slot, &self.path.parent());
+                        let (change, noted) = note.unzip();
+                        commit.batch.extend(change);
+                        self.noted = noted;
+                    }
                     self.marked = marked;
                     self.state = State::Marking;
                     return Ok(Some(Act::Commit(commit)));
@@ -668,7 +689,12 @@ impl Strand for Move {
                         return Ok(Some(act));
                     }
                 }
-                State::End => return Ok(None),
+                State::End => {
+                    if let Some(slot) = self.slot.take() {
+                        sheet.workplaces.give_back(slot);
+                    }
+                    return Ok(None);
+                }
                 state => unreachable!("{state:?} waits for its outcome"),
             }
         }

@@ -252,7 +252,6 @@ impl Drain {
             dirs.extend(workplaces::read(&key, &value)?);
             found.push(key);
         }
-        dirs.extend(places_of_new_dirs(facts)?);
         dirs.sort();
         dirs.dedup();
         self.found_notes = found;
@@ -507,23 +506,6 @@ impl Drain {
                 .keep_because(|| format!("{path} has been changed again")),
         }
         Ok(())
-    }
-}
-
-/// Where a drain that was killed may have left what it made a directory in: it has marked that directory before.
-fn places_of_new_dirs(facts: &dyn DrainFacts) -> Outcome<Vec<TreePath>> {
-    let (mut places, mut after) = (Vec::new(), None);
-    loop {
-        let page = facts.in_transit(after.as_ref(), PAGE)?;
-        for path in &page {
-            let record = facts.record(path)?;
-            let is_made = record.is_some_and(|r| r.kind == Kind::Dir && r.drained.is_some());
-            places.extend(is_made.then(|| path.parent()));
-        }
-        match page.last() {
-            Some(last) => after = Some(last.clone()),
-            None => return Ok(places),
-        }
     }
 }
 
