@@ -111,9 +111,10 @@ impl File {
             (Direction::Write, ..) => u64::MAX,
             (Direction::Read, Some(reaches), Some(told)) if reaches <= told => told,
             // Who told it may have come before another process had written what is behind that end. All are here now.
-            (Direction::Read, ..) => {
+            (Direction::Read, _, told) => {
+                let told = told.unwrap_or(0);
                 let now = here.storage.as_ref().and_then(|file| file.size().ok());
-                let now = i64::try_from(now.unwrap_or(0)).unwrap_or(i64::MAX);
+                let now = i64::try_from(now.unwrap_or(told)).unwrap_or(i64::MAX);
                 mpi.largest(processes, now)?.unsigned_abs()
             }
         };

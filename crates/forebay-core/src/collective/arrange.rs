@@ -11,8 +11,8 @@ use crate::pfs_kind;
 pub struct Wishes {
     /// Which calls to take over (`forebay_collective`).
     pub take_over: TakeOver,
-    /// ROMIO was told to do without collective buffering (`romio_cb_write`, `romio_cb_read`).
-    pub romio_is_off: bool,
+    /// ROMIO was told to do without collective buffering, or not to, for writes and for reads (`romio_cb_write`, `romio_cb_read`).
+    pub romio_is_off: [Option<bool>; 2],
     /// The most aggregators (`cb_nodes`).
     pub aggregators: Option<u32>,
     /// The most aggregators on a node (`cb_config_list = *:N`).
@@ -82,7 +82,15 @@ impl Wishes {
                 let named = TakeOver::ALL.into_iter().find(|it| it.in_words() == value);
                 self.take_over = named.unwrap_or(self.take_over);
             }
-            "romio_cb_write" | "romio_cb_read" => self.romio_is_off |= value == "disable",
+            "romio_cb_write" | "romio_cb_read" => {
+                let is_off = match value {
+                    "disable" => Some(true),
+                    "enable" | "automatic" => Some(false),
+                    _ => None,
+                };
+                let which = &mut self.romio_is_off[usize::from(name == "romio_cb_read")];
+                *which = is_off.or(*which);
+            }
             "cb_nodes" => self.aggregators = count().or(self.aggregators),
             "cb_config_list" => {
                 let all = value.strip_prefix("*:").map(str::trim);
@@ -141,7 +149,7 @@ impl Wishes {
     /// Is nothing to be taken over? What was asked of this layer itself comes first.
     pub fn is_off(&self) -> bool {
         match self.take_over {
-            TakeOver::Auto => self.romio_is_off,
+            TakeOver::Auto => self.romio_is_off.contains(&Some(true)),
             said => said == TakeOver::Off,
         }
     }
@@ -249,12 +257,14 @@ impl Wishes {
                 .map(|at| at as u64)
         };
         let small = |n: Option<u32>| n.map_or(UNSAID, u64::from);
+        let bits = |said: Option<bool>| said.map_or(0, |said| 2 | u64::from(said));
         [
             u64::from(self.take_over == TakeOver::Off)
                 | u64::from(self.take_over == TakeOver::Always) << 1
                 | u64::from(self.overlaps == Some(true)) << 2
                 | u64::from(self.overlaps == Some(false)) << 3
-                | u64::from(self.romio_is_off) << 4,
+                | bits(self.romio_is_off[0]) << 4
+                | bits(self.romio_is_off[1]) << 6,
             small(self.aggregators),
             small(self.per_node),
             self.buffer_bytes.unwrap_or(UNSAID),
@@ -276,7 +286,7 @@ impl Wishes {
                 (false, true) => TakeOver::Always,
                 (false, false) => TakeOver::Auto,
             },
-            romio_is_off: is_set(4),
+            romio_is_off: [4, 6].map(|bit| is_set(bit + 1).then_some(is_set(bit))),
             overlaps: is_set(2).then_some(true).or(is_set(3).then_some(false)),
             aggregators: small(1),
             per_node: small(2),
@@ -415,7 +425,7 @@ impl Arrangement {
     pub const MAX_BUFFER_BYTES: u64 = 1 << 30;
     /// The granule of a file system that does not tell: 1 MiB.
     const GRANULE_BYTES: u64 = 1 << 20;
-    /// No file system locks less; and there are lists of granules.
+    /// A page: no file system locks less. A list of smaller granules could become too long.
     const LEAST_GRANULE_BYTES: u64 = 4096;
 
     /// Arranges a file, `nodes[i]` being the node of rank `i`. `local` is the number of aggregators on a node where clients have
@@ -551,6 +561,13 @@ mod tests {
                 assert_eq!(Wishes::from_words(&wishes.to_words()), wishes);
                 settings.reverse();
             }
+        }
+        // The last word counts.
+        let mut wishes = Wishes::default();
+        for (value, is_off) in [("disable", true), ("perhaps", true), ("enable", false)] {
+            wishes.set("romio_cb_read", value);
+            assert_eq!(wishes.is_off(), is_off, "{value}");
+            assert_eq!(Wishes::from_words(&wishes.to_words()), wishes);
         }
     }
 

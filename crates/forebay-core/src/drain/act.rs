@@ -232,7 +232,7 @@ pub struct NewDir {
     /// See [`crate::record::Dirs::within`].
     pub within: Option<Identity>,
     /// The directory in which it is made where others could put another one in its place: beside it, under a name that nobody can
-    /// tell.
+    /// guess.
     pub apart: TreePath,
     /// See [`crate::facts::Settings::knows_dirs`].
     pub knows_dirs: bool,
@@ -286,7 +286,7 @@ pub fn is_put_by(user: u32, around: &Attr) -> bool {
 }
 
 /// The extended attribute of a directory that the user `by` has made apart: for which object, until it gets the attributes of that. Until then
-/// nobody else can set it: the directory has [`NEW_DIR_MODE`].
+/// only this user can enter the directory, and so set it.
 pub fn made_for(by: u32) -> &'static [u8] {
     match by {
         0 => b"trusted.forebay.made-for",

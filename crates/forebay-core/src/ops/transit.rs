@@ -8,7 +8,7 @@
 //! - **A change of a record in transit waits**, and so does a change of an entry of a directory that is being
 //!   released. The work has been decided on what the records say.
 //! - **A grant of an object that is being released waits**, and so does a further name of it: whoever got it now could write into
-//!   a file that is about to go, and the new name would be of another file than the one that the PFS shows then.
+//!   a file that is about to go, and the new name would keep the old copy, while the others show the file of the PFS.
 //! - **Everything else goes on**: what the record says is still so.
 //!
 //! [`Watch`] stands between a decision and its facts, and notes what of it is in transit.

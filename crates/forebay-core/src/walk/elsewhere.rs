@@ -64,31 +64,19 @@ impl Walk<'_> {
             self.check_is_of(&found.dir, &found.path, record)?;
         }
         if self.hides_elsewhere {
-            // The way was not by such names, or began in a directory that the caller has open, wherever that is.
+            // Such names are hidden from this request, or it began in a directory that the caller has open.
             return Ok(());
         }
         let mut dir = self.root();
         for name in found.dir.path.components() {
             let path = dir.path.join(name);
-            if let Some(record) = self.facts.record(&path)? {
-                self.check_is_of(&dir, &path, &record)?;
+            let record = self.facts.record(&path)?;
+            if let Some(record) = &record {
+                self.check_is_of(&dir, &path, record)?;
             }
-            dir = self.dir_below(dir, [name].into_iter())?;
-            if let Place::Born(_) = dir.place {
-                // What was made in it is where it is. Only what was renamed into it can hold something that waits.
-                break;
-            }
+            dir = Self::entered(&dir, name, record.as_ref())?;
         }
-        if dir.path == found.dir.path || found.dir.path.is_root() {
-            return Ok(());
-        }
-        match self.facts.record(&found.dir.path)? {
-            Some(record) if record.dirs().within.is_some() => {
-                let above = self.dir_at(&found.dir.path.parent())?;
-                self.check_is_of(&above, &found.dir.path, &record)
-            }
-            _ => Ok(()),
-        }
+        Ok(())
     }
 
     /// EBUSY if the record at `path`, in `dir`, was made in another directory than that.
@@ -137,8 +125,9 @@ impl Walk<'_> {
     }
 
     /// EBUSY if one of these records, below a directory at `top`, was made in a directory of the PFS that is not at its path now, or is of something
-    /// renamed that is not where it was: it neither moves nor goes with what is there. Of the user of the bridge only
-    /// what was made in the directory itself is asked, and who may give up what others have removed.
+    /// renamed that is not where it was: it neither moves nor goes with what is there. The user of the
+    /// bridge is refused only for what was made in the one at `top` itself, and not where no directory is there any more: this user may
+    /// give that up.
     pub fn check_all_here(&self, top: &TreePath, below: &[(TreePath, PathRecord)]) -> Outcome<()> {
         if !self.settings.keeps_numbers {
             return Ok(());

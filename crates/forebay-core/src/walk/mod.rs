@@ -336,25 +336,31 @@ impl<'a> Walk<'a> {
     /// The same of a way down from a directory.
     fn dir_below<'n>(&self, mut dir: Dir, names: impl Iterator<Item = &'n [u8]>) -> Outcome<Dir> {
         for name in names {
-            let place = match (self.record_in(&dir, name)?, &dir.place) {
-                (None, Place::Merged(lower)) => Place::Merged(lower.join(name)),
-                (Some(record), _) if record.kind == Kind::Dir => Place::Born(record.object),
-                (
-                    Some(PathRecord {
-                        kind: Kind::Moved,
-                        origin: Some(origin),
-                        ..
-                    }),
-                    _,
-                ) => Place::Merged(origin),
-                _ => return errno(libc::ENOENT),
-            };
-            dir = Dir {
-                path: dir.path.join(name),
-                place,
-            };
+            let record = self.record_in(&dir, name)?;
+            dir = Self::entered(&dir, name, record.as_ref())?;
         }
         Ok(dir)
+    }
+
+    /// The directory of this name in `dir`, which has this record.
+    fn entered(dir: &Dir, name: &[u8], record: Option<&PathRecord>) -> Outcome<Dir> {
+        let place = match (record, &dir.place) {
+            (None, Place::Merged(lower)) => Place::Merged(lower.join(name)),
+            (Some(record), _) if record.kind == Kind::Dir => Place::Born(record.object),
+            (
+                Some(PathRecord {
+                    kind: Kind::Moved,
+                    origin: Some(origin),
+                    ..
+                }),
+                _,
+            ) => Place::Merged(origin.clone()),
+            _ => return errno(libc::ENOENT),
+        };
+        Ok(Dir {
+            path: dir.path.join(name),
+            place,
+        })
     }
 
     /// What `name` is in `dir`: the record and the node.

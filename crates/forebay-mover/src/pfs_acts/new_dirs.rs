@@ -1,4 +1,4 @@
-//! Directories come: under their names, or apart where others could put another one in their place before it is known which one was made.
+//! Makes directories: by their names, or, where others may rename things, inside a private directory until it is known which one was made.
 
 use super::Work;
 use crate::pfs::{self, During, Trouble};
@@ -63,11 +63,18 @@ fn ensure_dir(
         return Err(Errno::EXIST).during("mkdir");
     }
     // It gets its own mode back with the other attributes, at the end.
-    if found.mode & drain::NEW_DIR_MODE != drain::NEW_DIR_MODE {
-        let mode = found.mode & 0o7777 | drain::NEW_DIR_MODE;
-        sys::chmod_of_path(there.as_fd(), mode).during("chmod")?;
-    }
+    open_up(there.as_fd(), &found)?;
     Ok(Identity::of_dir(&found))
+}
+
+/// Gives its owner all rights to a directory that has these attributes: it may have been found without, or a default access list takes
+/// them from a new one.
+fn open_up(dir: BorrowedFd<'_>, attr: &Attr) -> pfs::Work<()> {
+    if attr.mode & drain::NEW_DIR_MODE == drain::NEW_DIR_MODE {
+        return Ok(());
+    }
+    let mode = attr.mode & 0o7777 | drain::NEW_DIR_MODE;
+    sys::chmod_of_path(dir, mode).during("chmod")
 }
 
 /// How a directory was made.
@@ -98,9 +105,13 @@ const MADE: &[u8] = b"d";
 /// Removes from `dir` the directory in which one was made apart, with that, if it is still there. False: it is not one that this user
 /// has made so, since somebody else may enter it or it holds something.
 pub(crate) fn remove_apart(dir: BorrowedFd<'_>, name: &[u8]) -> Result<bool, Errno> {
-    let Some(apart) = open_apart(dir, name)? else {
-        return Ok(false);
+    let apart = match sys::open(dir, name, DIR, 0) {
+        Err(Errno::NOTDIR | Errno::LOOP) => return Ok(false),
+        apart => apart?,
     };
+    if !is_private(&sys::stat(apart.as_fd(), b"")?) {
+        return Ok(false);
+    }
     let removed = match sys::unlink(apart.as_fd(), MADE, true) {
         Ok(()) | Err(Errno::NOENT) => sys::unlink(dir, name, true),
         Err(e) => Err(e),
@@ -111,19 +122,13 @@ pub(crate) fn remove_apart(dir: BorrowedFd<'_>, name: &[u8]) -> Result<bool, Err
     }
 }
 
-/// The directory of this name, if only this user can enter it.
-fn open_apart(dir: BorrowedFd<'_>, name: &[u8]) -> Result<Option<OwnedFd>, Errno> {
-    let apart = match sys::open(dir, name, DIR, 0) {
-        Err(Errno::NOTDIR | Errno::LOOP) => return Ok(None),
-        apart => apart?,
-    };
-    let attr = sys::stat(apart.as_fd(), b"")?;
-    let is_mine = attr.uid == sys::my_ids().0 && attr.mode & 0o777 == drain::NEW_DIR_MODE;
-    Ok(is_mine.then_some(apart))
+/// Can only this user get into the directory?
+fn is_private(dir: &Attr) -> bool {
+    dir.uid == sys::my_ids().0 && dir.mode & 0o077 == 0
 }
 
-/// Makes it in a directory that only this user can enter, marks it, and gives it its name. Whichever directory that is, since others
-/// may rename in `dir`: nobody else gets at what this user makes there.
+/// Makes it in a directory that only this user can enter, marks it, and gives it its name. Others, who may rename in `dir`, may meanwhile
+/// put another private directory of this user in the place of that one. It does no harm: nobody else gets at what is made in it.
 fn made_apart(new: &NewDir, dir: BorrowedFd<'_>) -> pfs::Work<Made> {
     let name = new.apart.name();
     match sys::mkdir(dir, name, drain::NEW_DIR_MODE) {
@@ -131,35 +136,60 @@ fn made_apart(new: &NewDir, dir: BorrowedFd<'_>) -> pfs::Work<Made> {
         Err(Errno::EXIST) => return Err(Errno::BUSY).during("mkdir of a temporary directory"),
         made => made.during("mkdir of a temporary directory")?,
     }
-    let made = made_in(new, dir);
-    let removed = remove_apart(dir, name).during("remove where a directory was made");
+    let apart = sys::open(dir, name, DIR, 0).during("open a temporary directory")?;
+    let attr = sys::stat(apart.as_fd(), b"").during("stat")?;
+    let made = match is_private(&attr) {
+        true => made_in(apart.as_fd(), &attr, new, dir),
+        // This file system gives directories modes or owners of its own.
+        false => made_by_name(dir, new.path.name()),
+    };
+    let removed = match sys::unlink(dir, name, true) {
+        // Others have moved it, or put another one there.
+        Err(Errno::NOENT | Errno::NOTEMPTY | Errno::NOTDIR) => Ok(()),
+        removed => removed.during("remove where a directory was made"),
+    };
     let made = made?;
-    // Others may have moved it.
-    match removed {
-        Err(e) if e.errno != Errno::NOENT => Err(e),
-        _ => Ok(made),
-    }
+    removed.map(|()| made)
 }
 
-/// The part of [`made_apart`] in which the directory is there that it is made in.
-fn made_in(new: &NewDir, dir: BorrowedFd<'_>) -> pfs::Work<Made> {
-    let apart = open_apart(dir, new.apart.name()).during("open a temporary directory")?;
-    let Some(apart) = apart else {
-        return Err(Errno::BUSY).during("open a temporary directory");
-    };
+/// The part of [`made_apart`] in which the directory is there that it is made in. Nothing of it stays in that.
+fn made_in(
+    apart: BorrowedFd<'_>,
+    attr: &Attr,
+    new: &NewDir,
+    dir: BorrowedFd<'_>,
+) -> pfs::Work<Made> {
+    open_up(apart, attr)?;
     // One that is there already is not of this drain.
-    sys::mkdir(apart.as_fd(), MADE, drain::NEW_DIR_MODE).during("mkdir")?;
-    let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW;
-    let made = sys::open(apart.as_fd(), MADE, flags, 0).during("open directory")?;
+    sys::mkdir(apart, MADE, drain::NEW_DIR_MODE).during("mkdir")?;
+    let made = named_from(apart, new, dir);
+    match made {
+        Ok(Made::Apart(_)) => {}
+        _ => {
+            let _ = sys::unlink(apart, MADE, true);
+        }
+    }
+    made
+}
+
+/// Marks what was made in `apart`, and gives it its name.
+fn named_from(apart: BorrowedFd<'_>, new: &NewDir, dir: BorrowedFd<'_>) -> pfs::Work<Made> {
+    let there = sys::open(apart, MADE, DIR, 0).during("open directory")?;
+    open_up(
+        there.as_fd(),
+        &sys::stat(there.as_fd(), b"").during("stat")?,
+    )?;
+    let made = sys::open(there.as_fd(), b".", libc::O_RDONLY | libc::O_DIRECTORY, 0);
+    let made = made.during("open directory")?;
     let mark = drain::made_for(sys::my_ids().0);
     // Without a mark it is listed if the drain is killed before it has noted that it is there.
     let _ = sys::set_xattr(made.as_fd(), mark, &mark_of(new));
     let known = Identity::of_dir(&sys::stat(made.as_fd(), b"").during("stat")?);
-    match sys::rename_noreplace(apart.as_fd(), MADE, dir, new.path.name()) {
+    match sys::rename_noreplace(apart, MADE, dir, new.path.name()) {
         Ok(()) => Ok(Made::Apart(known)),
         Err(Errno::EXIST) => Ok(Made::Not),
-        // This file system has no such rename.
-        Err(Errno::INVAL | Errno::NOSYS) => made_by_name(dir, new.path.name()),
+        // This file system has no such rename, or none from one directory to another.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::XDEV) => made_by_name(dir, new.path.name()),
         Err(e) => Err(e).during("rename"),
     }
 }

@@ -1259,6 +1259,17 @@ fn in_a_directory_of_a_group_either_side_of_one_that_both_have_made_settles_it()
         let both = ["project/run/a", "project/run/b"].map(|path| now[path].as_str());
         assert_eq!(both, ["ours\n", "theirs\n"]);
     }
+    // What was chosen is known: nothing comes into another one that has its place since.
+    let scene = Scene::new();
+    scene.outside("mkdir project; chmod 2775 project");
+    scene.inside("mkdir project/run; echo ours > project/run/a");
+    scene.outside("mkdir project/run; echo theirs > project/run/a");
+    let (code, said) = scene.drain(&["--take", "theirs", "project/run"]);
+    assert_eq!(code, 75, "{said}");
+    scene.outside("cd project; mv run run.1; mkdir run");
+    let (code, said) = scene.drain(&[]);
+    assert_eq!(code, 75, "{said}");
+    assert!(!tree(&scene.pfs).contains_key("project/run/a"));
 }
 
 /// A bridge that lives knows the program that wrote to the file, one that comes after it does not.

@@ -646,6 +646,29 @@ fn nor_what_is_below_a_directory_that_was_made_in_it() {
     }
 }
 
+/// What waits is below something renamed, in a directory of the buffer.
+#[test]
+fn nor_below_what_was_renamed_into_one() {
+    as_root!();
+    let stage = Stage::new();
+    by_root(&stage, "mkdir -p pfs/m/s pfs/m/s2").ends_with(0);
+    let first = "cd pfs; mkdir born; mv m born/m; mkdir -p born/m/s/x/y; echo 1 > born/m/s/x/y/f";
+    finish(run(&stage, &["--no-drain", "-q"], first)).ends_with(0);
+    by_root(&stage, "cd pfs/m; mv s s.1; mv s2 s").ends_with(0);
+    let change =
+        "cd pfs; echo 2 > born/m/s/x/y/f; rm born/m/s/x/y/f; mkdir born/m/s/x/y/z; ls born/m/s/x/y";
+    let said = finish(run(
+        &stage,
+        &["--no-drain", "-q"],
+        &format!("set +e; {{ {change}; }} 2>&1"),
+    ));
+    assert_eq!(said.out.matches("busy").count(), 4, "{said:?}");
+    by_root(&stage, "cd pfs/m; mv s s2; mv s.1 s").ends_with(0);
+    stage.say(&["drain", "--buffer", "pfs"]).ends_with(0);
+    let after = by_root(&stage, "cd pfs/born/m/s/x/y; cat f; ls").ends_with(0);
+    assert_eq!(after.out, "1\nf\n");
+}
+
 /// Natively a user may rename a directory of root where that user may make names, and not get into it.
 #[test]
 fn a_private_directory_that_a_user_has_renamed_to_the_place_of_a_new_one_stays_private() {

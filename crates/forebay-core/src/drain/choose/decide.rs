@@ -161,7 +161,8 @@ impl Choose {
             after: None,
         });
         let record = conflict.record;
-        // Of what is in the place of something new, which goes into another directory, nobody has been told yet.
+        // Something new that goes into another directory than its own: no list has named what is in its place there, so this choice does
+        // not replace that. The next drain lists it.
         let is_told = conflict.is_of_both || !conflict.is_in_other_dir;
         let now = now.filter(|_| is_told || record.covers(&path).is_some());
         let goes = now.map_or(Identity::NOTHING, Identity::strictly);
@@ -174,7 +175,13 @@ impl Choose {
                 dirs: self.dirs_for(&path, &record, facts),
                 ..record.clone()
             }),
-            (_, _) if conflict.is_of_both => Some(opened(&path, &record)),
+            (_, _) if conflict.is_of_both => {
+                let known = PathRecord {
+                    replaces: now,
+                    ..record.clone()
+                };
+                Some(opened(&path, &known))
+            }
             (Side::Ours, at_origin) => {
                 let mut after = record.clone();
                 after.dirs = self.dirs_for(&path, &record, facts);

@@ -322,7 +322,8 @@ impl Move {
             return self.leave(reason, sheet);
         }
         self.may_have_been_made = record.drained.is_some();
-        if self.may_have_been_made && record.drained != Some(OURS) {
+        let knows_it = facts.knows_dirs() && record.replaces.is_some();
+        if self.may_have_been_made && record.drained != Some(OURS) && knows_it {
             // It is known to have been there; perhaps others have moved or removed it.
             self.is_unmarked = true;
         }

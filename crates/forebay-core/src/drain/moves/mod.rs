@@ -527,6 +527,8 @@ impl Strand for Move {
             (State::Acting, Got::Made(made)) => {
                 match (made, self.slot) {
                     (Ok(_), _) => sheet.note_unsynced(&self.path),
+                    // Nothing was made for it.
+                    (Err(trouble), _) if NewDir::is_absent(trouble) => {}
                     // What it was to be made in may be left.
                     (Err(_), Some(slot)) => sheet.workplaces.doubt(slot),
                     (Err(_), None) => {}
