@@ -350,8 +350,11 @@ impl Pass<'_> {
         let target = lower.open(path, flags);
         if let Ok(target) = &target {
             check_is(target.as_fd(), is)?;
-            // Its own mode may forbid that. Most have none.
-            let _ = sys::remove_xattr(target.as_fd(), drain::made_for(self.my_ids.0));
+            match sys::remove_xattr(target.as_fd(), drain::made_for(self.my_ids.0)) {
+                // Most have none. Of one that it was found with, its own mode may forbid that.
+                Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::ACCESS | Errno::PERM) => {}
+                removed => removed.during("remove the mark of a new directory")?,
+            }
         }
         let is_locked = |open: &Result<OwnedFd, Errno>| open.as_ref().err() == Some(&Errno::ACCESS);
         if is_locked(&source) || is_locked(&target) {

@@ -7,7 +7,8 @@ use forebay_core::facts::Attr;
 use forebay_core::identity::Identity;
 use forebay_pfs::Lower;
 use forebay_sys::{self as sys, Errno};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::cell::Cell;
+use std::os::fd::{AsFd, BorrowedFd};
 
 /// An open directory that may be one which this user may not read.
 const DIR: libc::c_int = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW;
@@ -45,14 +46,22 @@ fn ensure_dir(
     };
     let found = sys::stat(there.as_fd(), b"").during("stat")?;
     let open = || sys::open(there.as_fd(), b".", libc::O_RDONLY | libc::O_DIRECTORY, 0);
+    // What can't be looked at is nobody's.
+    let unseen = Cell::new(None);
+    let told = |told: Result<bool, Errno>| {
+        told.unwrap_or_else(|e| {
+            unseen.set(Some(e));
+            false
+        })
+    };
     let is_empty = || {
         let mut entries = Vec::new();
-        let read = |dir: OwnedFd| sys::read_dir(dir.as_fd(), &mut entries);
-        open().and_then(read).is_ok() && entries.is_empty()
+        let read = open().and_then(|dir| sys::read_dir(dir.as_fd(), &mut entries));
+        told(read.map(|_| entries.is_empty()))
     };
     let is_marked = || {
         let mark = open().and_then(|dir| sys::get_xattr(dir.as_fd(), drain::made_for(by)));
-        mark.is_ok_and(|mark| mark == Some(mark_of(new)))
+        told(mark.map(|mark| mark == Some(mark_of(new))))
     };
     let is_it = match made {
         Made::Apart(made) => made.is_dir_of(&found),
@@ -60,7 +69,11 @@ fn ensure_dir(
         Made::Not => new.may_be(&found, &own()?, by, &around, is_empty, is_marked),
     };
     if !is_it {
-        return Err(Errno::EXIST).during("mkdir");
+        return match unseen.take() {
+            // It is one that this user may not look into, or nothing has marks here.
+            None | Some(Errno::ACCESS | Errno::OPNOTSUPP) => Err(Errno::EXIST).during("mkdir"),
+            Some(e) => Err(e).during("look into directory"),
+        };
     }
     // It gets its own mode back with the other attributes, at the end.
     open_up(there.as_fd(), &found)?;
