@@ -183,6 +183,8 @@ pub(super) struct Sheet {
     pub(super) walk: Walk,
     /// Files that only the bridge itself had open when they were to be released, with the number of tries.
     pub(super) passing: BTreeMap<TreePath, u32>,
+    /// New directories of which this pass has been told where on the PFS they go. No list has named what is in those.
+    pub(super) chosen_dirs: BTreeSet<TreePath>,
 }
 
 /// One walk through what was renamed.
@@ -238,6 +240,7 @@ impl Sheet {
             clears_files_again: false,
             shared_files: SharedFiles::unswept(),
             walk: Walk::default(),
+            chosen_dirs: BTreeSet::new(),
             passing: BTreeMap::new(),
         }
     }

@@ -1259,6 +1259,18 @@ fn in_a_directory_of_a_group_either_side_of_one_that_both_have_made_settles_it()
         let both = ["project/run/a", "project/run/b"].map(|path| now[path].as_str());
         assert_eq!(both, ["ours\n", "theirs\n"]);
     }
+    // What others have in it was in no list before.
+    let scene = Scene::new();
+    scene.outside("mkdir project; chmod 2775 project");
+    scene.inside("mkdir project/run; echo ours > project/run/a");
+    scene.outside("mkdir project/run; echo theirs > project/run/a");
+    let all = ["--take", "ours", "project/run", "project/run/a"];
+    let (code, said) = scene.drain(&all);
+    assert_eq!(code, 75, "{said}");
+    assert_eq!(tree(&scene.pfs)["project/run/a"], "theirs\n");
+    let (code, said) = scene.drain(&["--take", "ours", "project/run/a"]);
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(tree(&scene.pfs)["project/run/a"], "ours\n");
     // What was chosen is known: nothing comes into another one that has its place since.
     let scene = Scene::new();
     scene.outside("mkdir project; chmod 2775 project");

@@ -27,7 +27,9 @@ use below::Below;
 use conflict::{Conflict, InTwoPlaces};
 use exchanged::{ring, went_to};
 use forebay_types::MAX_NAME_BYTES;
-use refusal::{HAS_STRAYS, IS_OPEN, IS_UNKNOWN, LACKS_DIR, NO_CONFLICT, NOT_ITSELF, holds_more};
+use refusal::{
+    HAS_STRAYS, IS_OPEN, IS_UNKNOWN, IS_UNTOLD, LACKS_DIR, NO_CONFLICT, NOT_ITSELF, holds_more,
+};
 use std::collections::BTreeSet;
 
 /// Whose version stays under a name.
@@ -106,6 +108,8 @@ pub(super) struct Choose {
     second: Option<TreePath>,
     /// The directory of the PFS that it is in, or comes to.
     dir: Option<Attr>,
+    /// It is a new directory, and decided is where on the PFS that goes.
+    is_of_new_dir: bool,
     state: State,
 }
 
@@ -119,6 +123,7 @@ impl Choose {
             marked: None,
             second: None,
             dir: None,
+            is_of_new_dir: false,
             state: State::Climb,
             choice,
         }
@@ -446,6 +451,15 @@ impl Choose {
             self.refuse(&why, sheet);
             return;
         }
+        let path = &self.choice.path;
+        let mut around = sheet.chosen_dirs.iter().filter(|dir| *dir != path);
+        if side == Side::Ours
+            && conflict.at_theirs.is_some()
+            && around.any(|dir| path.is_within(dir))
+        {
+            self.refuse(IS_UNTOLD, sheet);
+            return;
+        }
         if conflict.is_second_taken {
             self.next_name(sheet);
             return;
@@ -542,6 +556,9 @@ impl Strand for Choose {
             }
             (State::Committing, Got::Verdict(DrainVerdict::Committed)) => {
                 let path = self.choice.path.clone();
+                if self.is_of_new_dir {
+                    sheet.chosen_dirs.insert(path.clone());
+                }
                 let second = self.second.take().map(|second| (path, second));
                 sheet.report.second_names.extend(second);
             }
@@ -645,6 +662,10 @@ impl Strand for Choose {
                 }
                 State::Decide(conflict, now) => {
                     self.second = conflict.beside.as_ref().map(|(second, _)| second.clone());
+                    let record = &conflict.record;
+                    self.is_of_new_dir = record.kind == Kind::Dir
+                        && record.drained.is_none()
+                        && (conflict.is_in_other_dir || conflict.is_of_both);
                     match self.decide(conflict.clone(), *now, facts)? {
                         Some(commit) => {
                             self.state = State::Committing;

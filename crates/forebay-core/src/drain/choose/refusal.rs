@@ -192,6 +192,9 @@ pub(super) const IS_OPEN: &str = "a program has it open: what it writes would be
 pub(super) const IS_UNKNOWN: &str =
     "the storage does not say whether a program has it open: try again, or take ours or both";
 
+/// Why what others have in a directory is not replaced.
+pub(super) const IS_UNTOLD: &str = "others have something there, and no list has named it, since only now it is decided which directory this goes into: look at it, and take ours again";
+
 /// Why what was renamed does not go back.
 const WAITS: &str = "what was renamed waits on the PFS for this name: take ours or both, or remove it with `forebay run`";
 
