@@ -268,7 +268,9 @@ mod tests {
         let names = wanted.first.names;
         reserve.first.take(Room { bytes: sum, names }).unwrap();
         assert!(reserve.restore());
-        assert_eq!(reserve.first.held().bytes, wanted.first.bytes);
-        assert_eq!(reserve.last.held().bytes, wanted.last.bytes);
+        // A file system on which there is no such piece of free space needs blocks of its own to tell where the parts are.
+        let is_about = |held: u64, wanted: u64| (wanted..wanted + (1 << 16)).contains(&held);
+        assert!(is_about(reserve.first.held().bytes, wanted.first.bytes));
+        assert!(is_about(reserve.last.held().bytes, wanted.last.bytes));
     }
 }
