@@ -32,7 +32,7 @@ struct NoteSlot {
 }
 
 impl Workplaces {
-    /// A place for a batch.
+    /// A place for a batch, or for a directory that is to be made.
     pub(super) fn take(&mut self) -> usize {
         let free = self.slots.iter().position(|slot| !slot.is_taken);
         let slot = free.unwrap_or_else(|| {

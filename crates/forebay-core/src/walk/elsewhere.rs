@@ -125,9 +125,8 @@ impl Walk<'_> {
     }
 
     /// EBUSY if one of these records, below a directory at `top`, was made in a directory of the PFS that is not at its path now, or is of something
-    /// renamed that is not where it was: it neither moves nor goes with what is there. The user of the
-    /// bridge is refused only for what was made in the one at `top` itself, and not where no directory is there any more: this user may
-    /// give that up.
+    /// renamed that is not where it was: it neither moves nor goes with what is there. The user of the bridge is refused only for what
+    /// was made in the one at `top` itself, and not where no directory is there any more: this user may give that up.
     pub fn check_all_here(&self, top: &TreePath, below: &[(TreePath, PathRecord)]) -> Outcome<()> {
         if !self.settings.keeps_numbers {
             return Ok(());

@@ -173,8 +173,11 @@ fn made_in(
     dir: BorrowedFd<'_>,
 ) -> pfs::Work<Made> {
     open_up(apart, attr)?;
-    // One that is there already is not of this drain.
-    sys::mkdir(apart, MADE, drain::NEW_DIR_MODE).during("mkdir")?;
+    match sys::mkdir(apart, MADE, drain::NEW_DIR_MODE) {
+        // One that is there already is not of this drain.
+        Err(Errno::EXIST) => return Err(Errno::BUSY).during("mkdir in a temporary directory"),
+        made => made.during("mkdir in a temporary directory")?,
+    }
     let made = named_from(apart, new, dir);
     match made {
         Ok(Made::Apart(_)) => {}
