@@ -126,18 +126,25 @@ impl Walk<'_> {
 
     /// EBUSY if one of these records, below a directory at `top`, was made in a directory of the PFS that is not at its path now, or is of something
     /// renamed that is not where it was: it neither moves nor goes with what is there. The user of the bridge is refused only for what
-    /// was made in the one at `top` itself, and not where no directory is there any more: this user may give that up.
+    /// was made in the one at `top` itself, and not where no directory is there any more: this user may give that up. But what was
+    /// drained as a directory, and holds more, does not move without the one that it became.
     pub fn check_all_here(&self, top: &TreePath, below: &[(TreePath, PathRecord)]) -> Outcome<()> {
         if !self.settings.keeps_numbers {
             return Ok(());
         }
         let is_of_bridge = self.cred.uid == self.settings.bridge_uid;
         let mut dir: Option<Dir> = None;
+        let holds_more = |path: &TreePath| {
+            let mut more = below.iter().filter(|(_, record)| record.is_visible());
+            more.any(|(inner, _)| inner != path && inner.is_within(path))
+        };
         for (path, record) in below {
-            if !is_of_bridge
-                && record.kind == Kind::Moved
+            let is_bound = !is_of_bridge || record.is_open_at(path);
+            if record.kind == Kind::Moved
                 && record.transit.is_none()
+                && is_bound
                 && self.facts.renamed(record)?.is_none()
+                && (!is_of_bridge || holds_more(path))
             {
                 return errno(libc::EBUSY);
             }

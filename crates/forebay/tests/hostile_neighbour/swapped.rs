@@ -669,6 +669,27 @@ fn nor_below_what_was_renamed_into_one() {
     assert_eq!(after.out, "1\nf\n");
 }
 
+/// A directory was drained and more waits in it: what has the place of the one around it neither moves nor goes.
+#[test]
+fn nor_moves_what_waits_below_a_directory_that_was_drained() {
+    as_root!();
+    let stage = Stage::new();
+    by_root(&stage, "mkdir -p pfs/q/s pfs/o").ends_with(0);
+    let in_run = |script: &str| finish(run(&stage, &["--no-drain", "-q"], script));
+    in_run("mkdir pfs/q/s/nd; echo 1 > pfs/q/s/nd/x").ends_with(0);
+    stage
+        .say(&["drain", "--keep", "--buffer", "pfs"])
+        .ends_with(0);
+    in_run("echo 2 > pfs/q/s/nd/y").ends_with(0);
+    by_root(&stage, "mv pfs/q/s pfs/R; mkdir pfs/q/s").ends_with(0);
+    let said = in_run("set +e; { mv pfs/q/s pfs/o/dd; rmdir pfs/q/s; } 2>&1");
+    assert_eq!(said.out.matches("busy").count(), 2, "{said:?}");
+    by_root(&stage, "rmdir pfs/q/s; mv pfs/R pfs/q/s").ends_with(0);
+    stage.say(&["drain", "--buffer", "pfs"]).ends_with(0);
+    let after = by_root(&stage, "cd pfs; ls -A q q/s o; cat q/s/nd/x q/s/nd/y").ends_with(0);
+    assert_eq!(after.out, "o:\n\nq:\ns\n\nq/s:\nnd\n1\n2\n");
+}
+
 /// Natively a user may rename a directory of root where that user may make names, and not get into it.
 #[test]
 fn a_private_directory_that_a_user_has_renamed_to_the_place_of_a_new_one_stays_private() {
