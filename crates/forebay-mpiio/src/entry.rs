@@ -275,6 +275,10 @@ fn transfer(frame: &Frame, native: impl FnOnce() -> usize, form: Form, is_half: 
     let mpi = file.mpi;
     // A program need not end what has failed.
     file.begun = file.begun.filter(|begun| *begun != Begun::Failed);
+    if is_half && file.begun.is_some() {
+        // The MPI library, which knows nothing of the first one, would begin a second.
+        return Err(mpi.abi.io_error());
+    }
     // SAFETY: these are the arguments of the program's call.
     match unsafe { file.carry_out(&request) } {
         Ok(Carried::Not) => {
@@ -319,7 +323,7 @@ fn end(frame: &Frame, native: impl FnOnce() -> usize) -> Done {
     Ok(0)
 }
 
-/// Takes note of a file that was opened on all ranks. One that only some could open stays unknown on all.
+/// Takes note of a file that was opened on all ranks. One that only some could open, or have room for, stays unknown on all.
 fn opened(frame: &Frame, succeeded: bool) -> Result<(), Failed> {
     let mpi = Mpi::of(frame.caller()).ok_or(Failed)?;
     let communicator = frame.argument(0);
@@ -339,7 +343,7 @@ fn opened(frame: &Frame, succeeded: bool) -> Result<(), Failed> {
     let name = succeeded.then(|| unsafe { CStr::from_ptr(frame.pointer::<c_char>(1)).to_bytes() });
     // A prefix names a driver in one MPI library, and is a part of the name in another.
     let name = name.filter(|name| forebay_count::mpiio::path(name) == *name);
-    if !mpi.all_succeeded(communicator, name.is_some())? {
+    if !mpi.all_succeeded(communicator, name.is_some() && file::has_room())? {
         return Ok(());
     }
     let name = name.ok_or(Failed)?;

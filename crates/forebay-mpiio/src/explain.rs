@@ -28,6 +28,10 @@ pub struct Meter {
     pub call_nanos: u64,
     /// The most bytes that its buffers took.
     pub buffer_bytes: u64,
+    /// Its pieces in these calls, without those behind the end of a file that is read.
+    pub pieces: u64,
+    /// Bytes of them.
+    pub piece_bytes: u64,
 }
 
 impl Meter {
@@ -56,10 +60,12 @@ impl Meter {
         self.waited_nanos += part.waited_nanos;
         self.call_nanos += part.call_nanos;
         self.buffer_bytes = self.buffer_bytes.max(part.buffer_bytes);
+        self.pieces += part.pieces;
+        self.piece_bytes += part.piece_bytes;
     }
 
     /// Words of a message.
-    pub const WORDS: usize = 6;
+    pub const WORDS: usize = 8;
 
     /// Words for a message.
     pub fn to_words(self) -> [u64; Self::WORDS] {
@@ -70,6 +76,8 @@ impl Meter {
             self.waited_nanos,
             self.call_nanos,
             self.buffer_bytes,
+            self.pieces,
+            self.piece_bytes,
         ]
     }
 
@@ -82,6 +90,8 @@ impl Meter {
             waited_nanos: words[3],
             call_nanos: words[4],
             buffer_bytes: words[5],
+            pieces: words[6],
+            piece_bytes: words[7],
         }
     }
 }
@@ -99,10 +109,6 @@ pub struct Tally {
     pub atomic: u64,
     /// Calls left to it because of what they are: types, views, arguments.
     pub unfit: u64,
-    /// Pieces of all ranks in the calls that were carried out.
-    pub pieces: u64,
-    /// Their bytes.
-    pub bytes: u64,
     /// The part of the file of the largest exchange.
     pub largest: Option<Extent>,
 }
@@ -269,8 +275,8 @@ impl Explanation<'_> {
             "moved",
             format!(
                 "{} pieces, {} bytes, with {} reads and writes of the file in {} rounds; buffers of at most {} bytes",
-                tally.pieces,
-                tally.bytes,
+                self.sum(|m| m.pieces),
+                self.sum(|m| m.piece_bytes),
                 self.sum(|m| m.file_calls),
                 self.most(|m| m.rounds),
                 self.most(|m| m.buffer_bytes)
@@ -341,8 +347,8 @@ impl Explanation<'_> {
             tally.as_good,
             tally.atomic,
             tally.unfit,
-            tally.pieces,
-            tally.bytes,
+            self.sum(|m| m.pieces),
+            self.sum(|m| m.piece_bytes),
             self.sum(|m| m.file_calls),
             self.most(|m| m.rounds),
             self.most(|m| m.buffer_bytes),

@@ -25,6 +25,10 @@ static FILES: Mutex<BTreeMap<usize, Arc<Mutex<File>>>> = Mutex::new(BTreeMap::ne
 /// An aggregator has no more than this, in buffers of the size that is asked for, unless it reads and writes beside the exchange.
 const BUFFERS: u64 = 3;
 
+/// Files that are open at a time, with a communicator each, of which an MPI library has a limited number (MPICH: 2,048 with those of
+/// the program). Further ones are left to it.
+const MAX_FILES: usize = 128;
+
 /// An open file.
 #[derive(Debug)]
 pub struct File {
@@ -113,6 +117,11 @@ fn files() -> MutexGuard<'static, BTreeMap<usize, Arc<Mutex<File>>>> {
 /// The file of a handle, if this layer knows it.
 pub fn known(handle: usize) -> Option<Arc<Mutex<File>>> {
     files().get(&handle).cloned()
+}
+
+/// May this process remember another file?
+pub fn has_room() -> bool {
+    files().len() < MAX_FILES
 }
 
 /// The first half of a split collective call, in which all is done.

@@ -5,6 +5,15 @@ use std::slice;
 
 use crate::datatype::Datatype;
 
+/// Nothing is mapped below this address.
+const LOWEST: usize = 4096;
+
+/// Is there nothing where the first byte of this type would be in a buffer at `base`? That may be NULL where the type has addresses.
+pub fn is_nowhere(base: *mut u8, datatype: &Datatype) -> bool {
+    let first = datatype.map.pieces(datatype.extent, 0, 1).next();
+    first.is_some_and(|(offset, _)| base.wrapping_offset(offset as isize).addr() < LOWEST)
+}
+
 /// The buffer of the program.
 #[derive(Debug)]
 pub struct Memory<'a> {

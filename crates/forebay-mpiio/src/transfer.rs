@@ -10,7 +10,7 @@ use forebay_core::collective::{
 use crate::datatype::{self, Datatype, Unfit};
 use crate::exchange::{Call, Direction};
 use crate::file::File;
-use crate::memory::Memory;
+use crate::memory::{self, Memory};
 use crate::mpi::Failed;
 use crate::output;
 use crate::storage::Purpose;
@@ -151,8 +151,6 @@ impl File {
                 Some(region)
             }
         };
-        self.tally.pieces += shares.iter().map(|share| share.pieces).sum::<u64>();
-        self.tally.bytes += shares.iter().map(|share| share.bytes).sum::<u64>();
         let begin = Instant::now();
         self.cut_off(&mut part, size)?;
         let moved = part.access.bytes();
@@ -164,6 +162,8 @@ impl File {
             memory: unsafe { Memory::new(request.buffer, &part.datatype) },
         };
         let mut buffers = std::mem::take(&mut self.buffers);
+        buffers.meter.pieces += part.access.pieces();
+        buffers.meter.piece_bytes += moved;
         let outcome = match region {
             Some(region) => call.perform(request.direction, region, &mut part.access, &mut buffers),
             None => Ok(call.alone(request.direction, &part.access, &mut buffers)),
@@ -221,6 +221,9 @@ impl File {
                 datatype::take_apart(mpi, request.datatype)?
             }
         };
+        if memory::is_nowhere(request.buffer, &datatype) {
+            return Err(Unfit);
+        }
         let bytes = datatype.map.bytes().checked_mul(count).ok_or(Unfit)?;
         let elements = bytes / view.element_bytes();
         if bytes % view.element_bytes() != 0 {

@@ -174,6 +174,27 @@ fn what_was_opened_is_written_to_whatever_has_its_path_since() {
     });
 }
 
+/// Each file that the layer knows takes a communicator, and MPICH has 2,048 in all.
+#[test]
+fn a_program_may_have_as_many_files_open_as_without_the_layer() {
+    with_each(|mpi| {
+        let stage = Stage::new();
+        let program = stage.compile(&mpi.c, "closing.c");
+        let (file, report) = (stage.path("file"), stage.path("report"));
+        let environment = [EXCHANGE, ("FOREBAY_COLLECTIVE_REPORT", report.as_str())];
+        let command = [program.as_str(), &file, "many"];
+        let ran = stage
+            .run_with(mpi, 2, true, &command, &environment)
+            .succeeded();
+        let each = ran.out.matches("success, heard 0, closed 1").count();
+        assert_eq!(each, 2, "{}", ran.out);
+        let written = |number: u32| fs::read(format!("{file}.{number}")).unwrap();
+        let expected = [[1; 32], [2; 32]].concat();
+        assert!((0..1500).all(|number| written(number) == expected));
+        assert_eq!(taken(&report), 128);
+    });
+}
+
 /// Where few processes read for all, the size that they have seen before the others came is not the last word.
 #[test]
 fn a_read_ends_where_the_file_ends_when_all_have_come() {
@@ -265,6 +286,23 @@ fn a_rank_that_is_killed_between_calls_or_in_one_ends_the_program() {
     });
 }
 
+/// Both libraries end a program that gives no buffer.
+#[test]
+fn a_rank_without_a_buffer_ends_the_program_as_without_the_layer() {
+    with_each(|mpi| {
+        let stage = Stage::new();
+        let program = stage.compile(&mpi.c, "errors.c");
+        let command = [program.as_str(), &stage.path("file"), "nowhere"];
+        let code = |layer| {
+            let ran = stage.run_with(mpi, 3, layer, &command, &[EXCHANGE]);
+            ran.code.expect("timeout has an exit code")
+        };
+        let native = code(false);
+        assert!(native != 0 && native != 124, "{native}");
+        assert_eq!(code(true), native);
+    });
+}
+
 /// What `traps.c` says, and the files that it leaves, each with its bytes.
 fn trap(mpi: &Mpi, layer: bool, what: &str) -> (BTreeSet<String>, BTreeMap<String, Vec<u8>>) {
     let stage = Stage::new();
@@ -319,6 +357,17 @@ fn a_split_call_that_has_failed_can_be_ended_and_the_next_one_works() {
             expected.extend([[b'a'; 32], [b'b'; 32]].concat());
         }
         assert!(files["file"] == expected);
+    });
+}
+
+#[test]
+fn a_second_split_call_before_the_first_has_ended_is_refused_as_without_the_layer() {
+    with_each(|mpi| {
+        let [with, without] = [true, false].map(|layer| trap(mpi, layer, "second"));
+        assert_eq!(with.0, lines(["rank 0: done", "rank 1: done"]));
+        // Open MPI says more.
+        assert!(without.0.is_superset(&with.0), "{without:?}");
+        assert!(with.1 == without.1);
     });
 }
 
@@ -518,7 +567,9 @@ fn a_file_is_explained_and_its_hints_do_the_same_again() {
         ] {
             assert_eq!(value(lines[0], name), value(lines[1], name), "{name}");
         }
-        assert_eq!(value(lines[0], "pieces"), "12000");
+        // 6000 were written; the file ends with the first 10 bytes of the last one that was read.
+        assert_eq!(value(lines[0], "pieces"), "7501");
+        assert_eq!(value(lines[0], "bytes"), "240010");
         let number = |name| value(lines[0], name).parse::<f64>().unwrap();
         assert!(number("rounds") >= 2.0 && number("seconds") > 0.0);
         assert!((0.0..=1.0).contains(&number("file_share")), "{both}");

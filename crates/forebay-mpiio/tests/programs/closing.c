@@ -1,16 +1,18 @@
 /* What becomes of a file after its calls.
  * usage: closing FILE late     the file system tells that it could not write only when a descriptor is closed: each rank prints what
  *                              MPI_File_close gives
- *        closing FILE moved    another file takes the path between two calls, the second one with a new hint: both write to FILE.moved */
+ *        closing FILE moved    another file takes the path between two calls, the second one with a new hint: both write to FILE.moved
+ *        closing FILE many     1500 more files are open at a time, FILE.0 and so on, each with a collective write */
 #define _GNU_SOURCE
 #include "pieces.h"
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { DESCRIPTORS = 1024 };
+enum { DESCRIPTORS = 1024, MANY = 1500 };
 
 /* This program's versions of what libraries call: a close of what was written to fails, once, as write-back does. */
 static int is_late, was_written[DESCRIPTORS];
@@ -31,6 +33,23 @@ int close(int fd) {
     return -1;
 }
 
+static MPI_File many[MANY];
+
+/* Writes to many files, all open at a time: the first error. */
+static int write_many(const char *path, int rank) {
+    int result = MPI_SUCCESS;
+    setrlimit(RLIMIT_NOFILE, &(struct rlimit){2 * MANY + 100, 2 * MANY + 100});
+    for (int i = 0; i < MANY && result == MPI_SUCCESS; i++) {
+        char name[4096];
+        snprintf(name, sizeof name, "%s.%d", path, i);
+        result = MPI_File_open(MPI_COMM_WORLD, name, MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &many[i]);
+    }
+    for (int i = 0; i < MANY && result == MPI_SUCCESS; i++)
+        result = MPI_File_write_at_all(many[i], rank * BYTES, mine, BYTES, MPI_BYTE, MPI_STATUS_IGNORE);
+    for (int i = 0; i < MANY && result == MPI_SUCCESS; i++) result = MPI_File_close(&many[i]);
+    return result;
+}
+
 int main(int argc, char **argv) {
     int rank, result;
     MPI_File file;
@@ -40,6 +59,7 @@ int main(int argc, char **argv) {
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     file = open_pieces(argv[1], MPI_MODE_CREATE | MPI_MODE_RDWR);
     result = MPI_File_write_all(file, mine, sizeof mine, MPI_BYTE, MPI_STATUS_IGNORE);
+    if (!strcmp(argv[2], "many")) result = write_many(argv[1], rank);
     if (!strcmp(argv[2], "moved")) {
         if (rank == 0) {
             char moved[4096];

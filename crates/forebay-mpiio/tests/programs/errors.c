@@ -5,7 +5,8 @@
  *        errors FILE missing     opens a file that is not there
  *        errors FILE killed      a rank is killed between two calls
  *        errors FILE struck      a rank is killed while all are in a call
- *        errors FILE limited     the last rank may write no byte to a file */
+ *        errors FILE limited     the last rank may write no byte to a file
+ *        errors FILE nowhere     the last rank gives no buffer */
 #include "pieces.h"
 #include <pthread.h>
 #include <signal.h>
@@ -61,7 +62,8 @@ int main(int argc, char **argv) {
             setrlimit(RLIMIT_FSIZE, &(struct rlimit){0, 0});
         }
         while (result == MPI_SUCCESS && calls < 200) {
-            result = MPI_File_write_all(file, mine, sizeof mine, MPI_BYTE, MPI_STATUS_IGNORE);
+            void *bytes = !strcmp(argv[2], "nowhere") && rank == size - 1 ? NULL : mine;
+            result = MPI_File_write_all(file, bytes, sizeof mine, MPI_BYTE, MPI_STATUS_IGNORE);
             calls++;
             if (!strcmp(argv[2], "killed") && calls == 3 && rank == 1) kill(getpid(), SIGKILL);
         }

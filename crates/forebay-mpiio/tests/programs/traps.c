@@ -2,6 +2,7 @@
  * usage: traps FILE prefix     writes to "sfs:FILE" in the working directory
  *        traps FILE large      data of a type that was made with large counts (as a view MPICH 4.0 itself takes none)
  *        traps FILE split      a split write for which there is no space, and one for which there is
+ *        traps FILE second     a second split write begins before the first one has ended
  *        traps FILE raw        data of a type that was not committed
  *        traps FILE hints      hints of rank 0 alone: locks with the view, a method afterwards
  *        traps FILE jump       a handler leaves the error of a write to a file that was opened for reading by longjmp */
@@ -80,6 +81,10 @@ int main(int argc, char **argv) {
             setrlimit(RLIMIT_FSIZE, &limit);
             MPI_File_seek(file, 0, MPI_SEEK_SET);
             failed |= MPI_File_write_all_begin(file, mine, sizeof mine, MPI_BYTE);
+            failed |= MPI_File_write_all_end(file, mine, &status);
+        } else if (!strcmp(argv[2], "second")) {
+            failed = MPI_File_write_all_begin(file, mine, sizeof mine, MPI_BYTE);
+            failed |= !MPI_File_write_all_begin(file, name, 1, MPI_BYTE);
             failed |= MPI_File_write_all_end(file, mine, &status);
         } else {
             failed = MPI_File_write_all(file, mine, PIECES, block, &status);
