@@ -14,15 +14,17 @@ use forebay_core::collective::{
 };
 use forebay_sys as sys;
 use serde_json::{Value, json};
-use std::fs::{self, File};
-use std::io::{BufRead, BufReader, IsTerminal, Write};
+use std::fs::{self, File, Permissions};
+use std::io::{BufRead, BufReader, ErrorKind, IsTerminal, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
+/// How long a client may say nothing before this process looks whether it is asked to end.
+const LOOK: Duration = Duration::from_secs(1);
 /// A longer probe shows its progress.
 const QUIET: Duration = Duration::from_secs(2);
 /// Aggregators of the example that the report gives.
@@ -38,6 +40,7 @@ pub fn probe(args: &cli::ProbeArgs) -> Result<u8, Fault> {
         return Ok(exit::OK);
     };
     let place = Place::of(dir)?;
+    sys::watch_signals();
     let measured = measure(args, &place)?;
     let kept = match (&measured.judged.seen, &place.mount) {
         (ProbeResult::Locks(measured), Some(mount)) => Some(keep(mount, measured)?),
@@ -162,9 +165,18 @@ impl Client {
         Ok(client)
     }
 
+    /// Its next line. A client that waits for the file system does not keep this process from its end.
     fn says(&mut self) -> Result<String, Fault> {
         let mut line = String::new();
-        match self.from.read_line(&mut line) {
+        // It answers each question with one line: nothing is left of the last one.
+        while !sys::is_readable(self.from.get_ref().as_fd()) {
+            check_asked_to_end()?;
+            sys::wait_any(&[self.from.get_ref()], LOOK);
+        }
+        let read = self.from.read_line(&mut line);
+        // A signal from the terminal ends the clients, too.
+        check_asked_to_end()?;
+        match read {
             Ok(bytes) if bytes > 0 => Ok(line.trim_end().to_owned()),
             _ => Err(fault("a client of the probe has ended too early")),
         }
@@ -191,6 +203,13 @@ impl Drop for Client {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
+    }
+}
+
+fn check_asked_to_end() -> Result<(), Fault> {
+    match sys::signals_seen() {
+        0 => Ok(()),
+        _ => Err(fault("interrupted: nothing was measured")),
     }
 }
 
@@ -313,19 +332,37 @@ impl Probe {
 fn keep(mount: &str, measured: &MeasuredLocks) -> Result<PathBuf, Fault> {
     let path = measurements_file(|name| std::env::var(name).ok())
         .ok_or_else(|| fault("no place to keep the result").hint("set FOREBAY_LOCKS to a file"))?;
-    let path = PathBuf::from(path);
+    keep_in(PathBuf::from(path), mount, measured)
+}
+
+/// The same in this file, with all else that is in it. Others may use it: its mode, and a link to it, stay.
+fn keep_in(path: PathBuf, mount: &str, measured: &MeasuredLocks) -> Result<PathBuf, Fault> {
+    let path = path.canonicalize().unwrap_or(path);
     let cannot = |e: std::io::Error| fault(format!("{}: {}", path.display(), plain(&e)));
     let dir = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(dir).map_err(cannot)?;
-    let before = fs::read_to_string(&path).unwrap_or_default();
-    let others = before
-        .lines()
-        .filter(|line| MeasuredLocks::from_line(line).is_some_and(|(of, _)| of != mount));
+    let (before, permissions) = match fs::read_to_string(&path) {
+        Ok(before) => (
+            before,
+            Some(fs::metadata(&path).map_err(cannot)?.permissions()),
+        ),
+        Err(e) if e.kind() == ErrorKind::NotFound => (String::new(), None),
+        Err(e) => return Err(cannot(e)),
+    };
+    let is_of_other =
+        |line: &&str| MeasuredLocks::from_line(line).is_none_or(|(of, _)| of != mount);
+    let others = before.lines().filter(is_of_other);
     let mut text: String = others.flat_map(|line| [line, "\n"]).collect();
     text += &measured.to_line(mount);
     text.push('\n');
-    let mut new = tempfile::NamedTempFile::new_in(dir).map_err(cannot)?;
+    let mut new = tempfile::Builder::new();
+    // As any file that is made: less what the umask takes.
+    new.permissions(Permissions::from_mode(0o666));
+    let mut new = new.tempfile_in(dir).map_err(cannot)?;
     new.write_all(text.as_bytes()).map_err(cannot)?;
+    if let Some(permissions) = permissions {
+        new.as_file().set_permissions(permissions).map_err(cannot)?;
+    }
     new.persist(&path).map_err(|e| cannot(e.error))?;
     Ok(path)
 }
@@ -508,4 +545,36 @@ fn known_text() -> String {
 fn known_json() -> Value {
     let row = |fs: &forebay_core::collective::KnownFileSystem| json!({ "name": fs.name, "fs_type": fs.fs_type, "protocol": fs.protocol.name(), "about": fs.about });
     KNOWN_FILE_SYSTEMS.iter().map(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn a_measurement_takes_the_place_of_the_one_before_and_of_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, link) = (dir.path().join("shared"), dir.path().join("link"));
+        let before = "# of all\nserver:/a\tnone\t-\t-\t1\t1\nserver:/b\tnone\t-\t-\t2\t2\n";
+        fs::write(&file, before).unwrap();
+        fs::set_permissions(&file, Permissions::from_mode(0o664)).unwrap();
+        symlink("shared", &link).unwrap();
+        let line = "server:/a\twhole-file\t-\t-\t3\t3";
+        let (mount, measured) = MeasuredLocks::from_line(line).unwrap();
+        let kept = keep_in(link.clone(), mount, &measured).unwrap();
+        assert_eq!(kept, file.canonicalize().unwrap());
+        assert!(link.is_symlink());
+        let after = "# of all\nserver:/b\tnone\t-\t-\t2\t2\nserver:/a\twhole-file\t-\t-\t3\t3\n";
+        assert_eq!(fs::read_to_string(&file).unwrap(), after);
+        let mode = fs::metadata(&file).unwrap().permissions().mode() & 0o777;
+        assert_eq!(
+            (mode, fs::read_dir(dir.path()).unwrap().count()),
+            (0o664, 2)
+        );
+        // Where none was kept before, also the directories are made.
+        let new = dir.path().join("a/b/locks");
+        keep_in(new.clone(), mount, &measured).unwrap();
+        assert_eq!(fs::read_to_string(new).unwrap(), format!("{line}\n"));
+    }
 }

@@ -16,6 +16,7 @@ mod neighbours;
 mod one_buffer;
 mod one_file;
 mod past_the_buffer;
+mod probe;
 mod quarantine;
 mod rebuilt;
 mod root_dir;
