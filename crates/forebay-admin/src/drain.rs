@@ -142,6 +142,9 @@ pub enum Reason {
     Leftovers,
     /// Another change had to come first, and failed.
     Blocked,
+    /// Nothing of the buffer: others have changed it while it was removed or replaced, and it is on the PFS, here.
+    #[serde(rename = "came-back")]
+    CameBack,
     /// The drain was stopped before its turn.
     Stopped,
     /// It is in quarantine since a power loss.

@@ -265,15 +265,34 @@ impl Pass<'_> {
             "a copy gets its name where it is"
         );
         pfs::check_within(held.dir.as_fd(), first.within)?;
-        let mut named = pfs::give_name(held.dir.as_fd(), &held.name, first, &mut held.ours)?;
+        let named = pfs::give_name(held.dir.as_fd(), &held.name, first, &mut held.ours);
+        self.tell_displaced(&first.path, held);
+        let mut named = named?;
         for name in others {
             if named.is_whole() {
                 let dir = pfs::parent(self.ground.lower, &name.path)?;
                 pfs::check_within(dir.as_fd(), name.within)?;
-                named = further_name(dir.as_fd(), held, name)?;
+                let further = further_name(dir.as_fd(), held, name);
+                self.tell_displaced(&name.path, held);
+                named = further?;
             }
         }
         Ok(named)
+    }
+
+    /// Tells where something of others is that had this path, if it has another one now.
+    fn tell_displaced(&self, path: &TreePath, held: &mut Held) {
+        let Some(name) = held.ours.take_displaced() else {
+            return;
+        };
+        let now = path.parent().join(&name);
+        if name == held.name {
+            self.counters.remark(format!(
+                "{path}: what others have put there while a drain replaced it is {now} now, and could not get its name back"
+            ));
+        } else {
+            self.counters.came_back(now);
+        }
     }
 
     pub(crate) fn forget(&self, all: &[Temporary]) -> Vec<drain::Work<()>> {

@@ -126,18 +126,6 @@ impl Counters {
         let mut rest = self.rest.lock();
         rest.tally = drain.tally();
         rest.report = drain.report().clone();
-        for path in std::mem::take(&mut rest.came_back) {
-            let report = &mut rest.report;
-            report.left_count += 1;
-            let at = report.left.partition_point(|left| left.path <= path);
-            let reason = drain::Reason::Blocked(drain::CAME_BACK.to_owned());
-            let left = drain::Left {
-                path,
-                bytes: 0,
-                reason,
-            };
-            report.left.insert(at, left);
-        }
     }
 
     /// Notes that this is on the PFS again: a directory that was to go, with what others have put into it since.
@@ -153,7 +141,7 @@ impl Counters {
         }
     }
 
-    #[cfg(test)]
+    /// What has come back since the last call.
     pub(crate) fn take_back_list(&self) -> Vec<TreePath> {
         std::mem::take(&mut self.rest.lock().came_back)
     }
@@ -257,6 +245,7 @@ impl Counters {
             drain::Reason::Taken => (Reason::Taken, "", String::new()),
             drain::Reason::NoDirectory => (Reason::NoDirectory, "", String::new()),
             drain::Reason::OtherDirectory => (Reason::OtherDirectory, "", String::new()),
+            drain::Reason::CameBack => (Reason::CameBack, "", String::new()),
             drain::Reason::Stopped => (Reason::Stopped, "", String::new()),
             drain::Reason::Withheld(object) => (Reason::Withheld, "", withheld_as(*object)),
             drain::Reason::Stray(dir) => {

@@ -229,7 +229,11 @@ impl<'g> Pass<'g> {
             for (ticket, outcome) in crew.take_outcomes(is_full || !has_more) {
                 under_way -= 1;
                 has_more = true;
-                drain.done(ticket, outcome?);
+                let outcome = outcome?;
+                for path in self.counters.take_back_list() {
+                    drain.came_back(path);
+                }
+                drain.done(ticket, outcome);
                 self.counters.follow(drain.tally());
             }
             let (ticket, job) = match self.ask(drain).map_err(Halt::Fault)? {

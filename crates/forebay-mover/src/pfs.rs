@@ -180,6 +180,9 @@ pub(crate) fn give_back_in(
 pub(crate) struct Ours {
     copy: Inode,
     replaced: Vec<Identity>,
+    /// The name of something of others that came between the last look and a rename, and did not get its own name back: one beside it, or
+    /// still the temporary one.
+    displaced: Option<Vec<u8>>,
     /// A client of this file system shows each change time at once.
     shows_at_once: bool,
 }
@@ -190,6 +193,7 @@ impl Ours {
         Ours {
             copy: copy.inode(),
             replaced: Vec::new(),
+            displaced: None,
             shows_at_once,
         }
     }
@@ -201,6 +205,11 @@ impl Ours {
             Err(Errno::NOENT) => Ok(None),
             Err(e) => Err(e).during("stat"),
         }
+    }
+
+    /// What others have put there is under this name now, if that is not the one that they have given it.
+    pub(crate) fn take_displaced(&mut self) -> Option<Vec<u8>> {
+        self.displaced.take()
     }
 
     fn has_replaced(&self, there: &Attr) -> bool {
@@ -299,7 +308,9 @@ fn give_name_after(
         Err(Errno::NOENT) => {}
         // A later drain sweeps temporary names: so that gets a name that nobody removes.
         _ => {
-            names_beside(to).find(|beside| rename_free(dir, copy, dir, beside).is_ok());
+            let beside =
+                names_beside(to).find(|beside| rename_free(dir, copy, dir, beside).is_ok());
+            ours.displaced = Some(beside.unwrap_or_else(|| copy.to_vec()));
         }
     }
     match is_whole {
@@ -499,6 +510,7 @@ mod tests {
         let swap = || at.exchange("theirs", "copy");
         let named = give_name_after(at.dir.as_fd(), b"copy", &name, &mut ours, swap);
         assert_eq!(named, Ok(Named::Supplanted));
+        assert_eq!(ours.take_displaced().as_deref(), Some(&b"name.theirs1"[..]));
         ours.remove(at.dir.as_fd(), b"copy").unwrap();
         let kept = [
             ("name", "before"),

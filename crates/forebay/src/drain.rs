@@ -404,11 +404,19 @@ pub fn tell_left(drained: &Drained, place: &Place, retry: &str, lister: &str) {
             if let Some(failure) = failure {
                 eprintln!("forebay: the drain failed: {failure}");
             }
-            eprintln!(
-                "forebay: {} ({}) left in the buffer, not on the PFS yet; nothing is lost:",
-                units::count(n, "thing", "things"),
-                units::bytes(bytes),
-            );
+            let things = units::count(n, "thing", "things");
+            let mut named = drained.named.iter();
+            if drained.named.len() as u64 == n && named.all(|left| left.reason == Reason::CameBack)
+            {
+                eprintln!(
+                    "forebay: {things} of others came back on the PFS; nothing waits in the buffer:"
+                );
+            } else {
+                eprintln!(
+                    "forebay: {things} ({}) left in the buffer, not on the PFS yet; nothing is lost:",
+                    units::bytes(bytes),
+                );
+            }
         }
     }
     for left in drained.named.iter().take(MOST_LINES) {
@@ -495,6 +503,9 @@ pub fn why(left: &Left) -> String {
         Reason::Stray => {
             let place = printable(left.cause.as_bytes());
             format!("made past the buffer, it lies in {place}")
+        }
+        Reason::CameBack => {
+            "others have changed it on the PFS while a drain removed or replaced it: what they did there is kept".to_owned()
         }
         // It names paths.
         Reason::Blocked => printable(left.cause.as_bytes()),

@@ -3,9 +3,6 @@
 use crate::path::TreePath;
 use forebay_types::MAX_NAME_BYTES;
 
-/// What is said of something that has such a place now.
-pub const CAME_BACK: &str =
-    "others have changed it on the PFS while it was removed: what they did there is kept";
 /// So many names are tried in a directory.
 const MOST_BESIDE: u32 = 100;
 

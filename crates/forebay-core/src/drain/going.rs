@@ -5,7 +5,7 @@
 //! go, from before the rename until it has gone or is back; the next pass ends what one that was killed has begun.
 
 use super::act::{Act, DrainCommit, DrainVerdict, Got, Trouble};
-use super::beside::{CAME_BACK, Places};
+use super::beside::Places;
 use super::drain_facts::DrainFacts;
 use super::name_secret::NameSecret;
 use super::reserved_names::going_path;
@@ -168,7 +168,7 @@ impl Strand for GoOn {
                 let place = self.places.place();
                 sheet.note_unsynced(&place);
                 if place != self.going.place {
-                    sheet.leave_without_record(&place, Reason::Blocked(CAME_BACK.to_owned()));
+                    sheet.leave_without_record(&place, Reason::CameBack);
                 }
                 State::Forget
             }

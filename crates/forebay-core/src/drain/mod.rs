@@ -101,7 +101,7 @@ pub use aside::{
     may_be_aside_in_root, paths_aside,
 };
 pub use batch::{BATCH_BYTES, BATCH_OBJECTS};
-pub use beside::{CAME_BACK, Places, names_beside};
+pub use beside::{Places, names_beside};
 pub use choose::{NOT_TRIED, Side, SideChoice};
 pub use dir_times::{DirLook, DirSeen, VisitedDir, VisitedDirs};
 pub use drain_facts::DrainFacts;

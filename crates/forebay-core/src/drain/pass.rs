@@ -208,6 +208,11 @@ impl Drain {
         self.ready.push_front(waiting.running);
     }
 
+    /// An act that is under way has found what others have changed while it removed or replaced that: it is on the PFS again, at this path.
+    pub fn came_back(&mut self, path: TreePath) {
+        self.sheet.came_back(path);
+    }
+
     /// What is to be done next.
     ///
     /// # Errors

@@ -55,6 +55,8 @@ pub enum Reason {
     Leftovers(Trouble),
     /// Something that had to come first did not come about, in words.
     Blocked(String),
+    /// Nothing of the buffer: others have changed it while it was removed or replaced, and it is on the PFS, here.
+    CameBack,
     /// The pass was stopped before its turn.
     Stopped,
     /// A recovery has put this object into quarantine: no name leads to it.
@@ -157,6 +159,8 @@ pub(super) struct Sheet {
     /// What is left on the PFS at paths that no record has: directories that could not be synced, and what nothing speaks of any
     /// more and could not be removed.
     without_record: BTreeMap<TreePath, Reason>,
+    /// The list has ended.
+    is_listed: bool,
     pub(super) report: DrainReport,
     /// Directories of the PFS whose entries are not known to be on its disks.
     unsynced: BTreeSet<TreePath>,
@@ -228,6 +232,7 @@ impl Sheet {
             many_have_failed: false,
             strays: BTreeMap::new(),
             without_record: BTreeMap::new(),
+            is_listed: false,
             report: DrainReport::default(),
             unsynced: BTreeSet::new(),
             workplaces: Workplaces::default(),
@@ -344,6 +349,7 @@ impl Sheet {
 
     /// Ends the list. A failure that was not listed has disappeared since.
     pub(super) fn close_list(&mut self) {
+        self.is_listed = true;
         self.failed.clear();
         self.also_failed.clear();
         self.many_have_failed = false;
@@ -388,6 +394,20 @@ impl Sheet {
     pub(super) fn leave_without_record(&mut self, path: &TreePath, reason: Reason) {
         let reason = as_told(reason);
         self.without_record.entry(path.clone()).or_insert(reason);
+    }
+
+    /// See [`super::Drain::came_back`]. After the list has ended it is listed all the same.
+    pub(super) fn came_back(&mut self, path: TreePath) {
+        let reason = Reason::CameBack;
+        if !self.is_listed {
+            return self.leave_without_record(&path, reason);
+        }
+        self.count_left(Left {
+            path,
+            bytes: 0,
+            reason,
+        });
+        self.report.left.sort_by(|a, b| a.path.cmp(&b.path));
     }
 
     /// What was at this path of the PFS may have stayed on its way out.

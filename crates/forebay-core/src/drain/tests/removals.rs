@@ -180,3 +180,41 @@ fn what_was_asked_for_in_a_directory_is_done_in_that_alone_also_by_the_next_pass
     .boxed();
     assert_eq!(told(&mut world), [[out_of, dir]]);
 }
+
+#[test]
+fn what_came_back_is_listed_before_anything_is_released_and_else_all_the_same() {
+    let with_a_file = || {
+        let mut world = removed();
+        world.create(&p("g"), Node::File(8));
+        world
+    };
+    let told = |drain: &Drain| -> Vec<(TreePath, Reason)> {
+        let left = drain.report().left.iter();
+        left.map(|left| (left.path.clone(), left.reason.clone()))
+            .collect()
+    };
+    let expected = [(p("f.theirs1"), Reason::CameBack)];
+    let mut world = with_a_file();
+    let mut drain = Drain::new(terms(1));
+    let is_removal = |act: &Act| matches!(act, Act::Remove { .. });
+    loop {
+        let NextAct::Act(ticket, act) = drain.next(&world).unwrap() else {
+            break;
+        };
+        let got = world.carry_out(&act);
+        if is_removal(&act) {
+            drain.came_back(p("f.theirs1"));
+        }
+        drain.done(ticket, got);
+    }
+    assert_eq!(told(&drain), expected);
+    assert!(!drain.report().released && !world.records.is_empty());
+    // The copies go with the next one.
+    let mut again = Drain::new(terms(1));
+    assert!(drive_while(&mut again, &mut world, |_, _| true));
+    assert!(again.report().released && world.records.is_empty());
+    // It is heard of when all is released.
+    again.came_back(p("f.theirs1"));
+    assert_eq!(told(&again), expected);
+    assert_eq!(again.report().left_count, 1);
+}
