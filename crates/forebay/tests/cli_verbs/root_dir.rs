@@ -4,6 +4,7 @@
 use crate::stage::{Said, SmallDisk, Stage, finish, start, wait};
 use forebay_testkit::{is_root, skip_unless};
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -133,19 +134,31 @@ fn a_file_system_that_was_mounted_again_is_the_same() {
     let Some(disk) = SmallDisk::ext4(stage.pfs(), 16) else {
         return forebay_testkit::skip("no ext4 can be mounted");
     };
+    let number = || stage.pfs().metadata().unwrap().dev();
+    let before = number();
     run(&stage, "pfs", &["--no-drain"], "echo 1 > pfs/f").ends_with(0);
-    succeeds(Command::new("umount").arg(disk.path()));
     let image = disk.path().with_extension("image");
-    // On another device.
-    let other = SmallDisk::new(stage.path("other"), "size=1m");
-    succeeds(
-        Command::new("mount")
-            .args(["-o", "loop"])
-            .args([&image, disk.path()]),
-    );
+    let unmount = || succeeds(Command::new("umount").arg(disk.path()));
+    unmount();
+    // Others take its device meanwhile.
+    let mut others = Vec::new();
+    loop {
+        let other = stage.path(&format!("other{}", others.len()));
+        others.push(SmallDisk::ext4(other, 16).unwrap());
+        let options = ["-o", "loop"];
+        succeeds(
+            Command::new("mount")
+                .args(options)
+                .args([&image, disk.path()]),
+        );
+        if number() != before {
+            break;
+        }
+        unmount();
+    }
     stage.say(&["drain", "--buffer", "pfs"]).ends_with(0);
     assert_eq!(stage.on_pfs()["f"], "1\n");
-    drop(other);
+    drop(others);
 }
 
 #[test]

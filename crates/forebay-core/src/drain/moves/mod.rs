@@ -149,7 +149,7 @@ pub(super) struct Move {
     within: Option<Identity>,
     /// See [`NewDir::apart`].
     apart: TreePath,
-    /// The place where it is noted where that is, and what is noted there with its mark.
+    /// Where it is noted, for a sweep, in which directory [`Move::apart`] is; and what is noted there when the mark is committed.
     slot: Option<usize>,
     noted: Option<Vec<TreePath>>,
     /// See [`crate::facts::Settings::knows_dirs`].
@@ -527,8 +527,8 @@ impl Strand for Move {
             (State::Acting, Got::Made(made)) => {
                 match (made, self.slot) {
                     (Ok(_), _) => sheet.note_unsynced(&self.path),
-                    // Nothing was made for it.
-                    (Err(trouble), _) if NewDir::is_absent(trouble) => {}
+                    // It was not begun.
+                    (Err(trouble), _) if trouble.operation == OTHER_DIR => {}
                     // What it was to be made in may be left.
                     (Err(_), Some(slot)) => sheet.workplaces.doubt(slot),
                     (Err(_), None) => {}
@@ -718,6 +718,7 @@ impl Move {
         self.is_unmarked = false;
         self.outcome = Ok(());
         self.way = None;
+        self.noted = None;
         self.count(sheet);
     }
 }
