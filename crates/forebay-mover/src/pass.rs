@@ -433,13 +433,9 @@ impl<'g> Pass<'g> {
                 };
                 Got::Did(removal.discard(path, *is, aside, *within))
             }
-            Act::MakeDir(new) => {
-                let own = || {
-                    let attr = ground.objects.attr(new.object);
-                    attr.during("stat in the buffer")
-                };
-                Got::Made(pfs_acts::make_dir(ground.lower, new, own))
-            }
+            Act::MakeDir(new) => Got::Made(pfs_acts::make_dir(ground.lower, new, || {
+                self.dir_to_make(new.object)
+            })),
             Act::Copy {
                 copies,
                 after_a_pause,

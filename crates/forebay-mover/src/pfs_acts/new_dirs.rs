@@ -13,11 +13,20 @@ use std::os::fd::{AsFd, BorrowedFd};
 /// An open directory that may be one which this user may not read.
 const DIR: libc::c_int = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW;
 
-/// See [`drain::Act::MakeDir`]. `own` are the attributes of the backing directory.
+/// What a directory is made from.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct DirToMake {
+    /// The attributes of the backing directory.
+    pub(crate) attr: Attr,
+    /// See [`drain::first_dir_mode`].
+    pub(crate) first_mode: u32,
+}
+
+/// See [`drain::Act::MakeDir`].
 pub(crate) fn make_dir(
     lower: &Lower,
     new: &NewDir,
-    own: impl FnOnce() -> pfs::Work<Attr>,
+    own: impl FnOnce() -> pfs::Work<DirToMake>,
 ) -> Work<Identity> {
     ensure_dir(lower, new, own).map_err(Trouble::into_core)
 }
@@ -25,8 +34,9 @@ pub(crate) fn make_dir(
 fn ensure_dir(
     lower: &Lower,
     new: &NewDir,
-    own: impl FnOnce() -> pfs::Work<Attr>,
+    own: impl FnOnce() -> pfs::Work<DirToMake>,
 ) -> pfs::Work<Identity> {
+    let own = own()?;
     let dir = pfs::parent(lower, &new.path)?;
     pfs::check_within(dir.as_fd(), new.within)?;
     let around = sys::stat(dir.as_fd(), b"").during("stat")?;
@@ -35,7 +45,7 @@ fn ensure_dir(
         true => Made::Not,
         false if drain::is_put_by(by, &around) => made_by_name(dir.as_fd(), new.path.name())?,
         false => match sys::stat(dir.as_fd(), new.path.name()) {
-            Err(Errno::NOENT) => made_apart(new, dir.as_fd())?,
+            Err(Errno::NOENT) => made_apart(new, &own, dir.as_fd())?,
             Ok(_) => Made::Not,
             Err(e) => return Err(e).during("stat"),
         },
@@ -66,7 +76,7 @@ fn ensure_dir(
     let is_it = match made {
         Made::Apart(made) => made.is_dir_of(&found),
         Made::ByName => NewDir::is_made(&found, by, around.uid, is_empty),
-        Made::Not => new.may_be(&found, &own()?, by, &around, is_empty, is_marked),
+        Made::Not => new.may_be(&found, &own.attr, by, &around, is_empty, is_marked),
     };
     if !is_it {
         return match unseen.take() {
@@ -75,9 +85,23 @@ fn ensure_dir(
             Some(e) => Err(e).during("look into directory"),
         };
     }
-    // It gets its own mode back with the other attributes, at the end.
-    open_up(there.as_fd(), &found)?;
+    let is_known = new.known.is_some_and(|known| known.is_dir_of(&found));
+    let is_bare = found.uid == by && found.mode & 0o777 == drain::NEW_DIR_MODE;
+    match is_bare && !is_known {
+        true => begin_to_dress(there.as_fd(), &own),
+        // It gets its own mode back with the other attributes, at the end.
+        false if by != 0 => open_up(there.as_fd(), &found)?,
+        false => {}
+    }
     Ok(Identity::of_dir(&found))
+}
+
+/// Gives a new directory, which only this user can enter, its owner and first mode. If that fails it stays so, and what it gets at the end tells.
+fn begin_to_dress(dir: BorrowedFd<'_>, own: &DirToMake) {
+    let DirToMake { attr, first_mode } = own;
+    if sys::chown(dir, b"", attr.uid, attr.gid).is_ok() {
+        let _ = sys::chmod_of_path(dir, *first_mode);
+    }
 }
 
 /// Gives its owner all rights to a directory that has these attributes: it may have been found without, or a default access list takes
@@ -142,7 +166,7 @@ fn is_private(dir: &Attr) -> bool {
 
 /// Makes it in a directory that only this user can enter, marks it, and gives it its name. Others, who may rename in `dir`, may meanwhile
 /// put another private directory of this user in the place of that one. It does no harm: nobody else gets at what is made in it.
-fn made_apart(new: &NewDir, dir: BorrowedFd<'_>) -> pfs::Work<Made> {
+fn made_apart(new: &NewDir, own: &DirToMake, dir: BorrowedFd<'_>) -> pfs::Work<Made> {
     let name = new.apart.name();
     match sys::mkdir(dir, name, drain::NEW_DIR_MODE) {
         // Others can have put it there if they have seen the name, and then it is not what it looks like.
@@ -152,7 +176,7 @@ fn made_apart(new: &NewDir, dir: BorrowedFd<'_>) -> pfs::Work<Made> {
     let apart = sys::open(dir, name, DIR, 0).during("open a temporary directory")?;
     let attr = sys::stat(apart.as_fd(), b"").during("stat")?;
     let made = match is_private(&attr) {
-        true => made_in(apart.as_fd(), &attr, new, dir),
+        true => made_in(apart.as_fd(), &attr, (new, own), dir),
         // This file system gives directories modes or owners of its own.
         false => made_by_name(dir, new.path.name()),
     };
@@ -169,7 +193,7 @@ fn made_apart(new: &NewDir, dir: BorrowedFd<'_>) -> pfs::Work<Made> {
 fn made_in(
     apart: BorrowedFd<'_>,
     attr: &Attr,
-    new: &NewDir,
+    (new, own): (&NewDir, &DirToMake),
     dir: BorrowedFd<'_>,
 ) -> pfs::Work<Made> {
     open_up(apart, attr)?;
@@ -178,7 +202,7 @@ fn made_in(
         Err(Errno::EXIST) => return Err(Errno::BUSY).during("mkdir in a temporary directory"),
         made => made.during("mkdir in a temporary directory")?,
     }
-    let made = named_from(apart, new, dir);
+    let made = named_from(apart, (new, own), dir);
     match made {
         Ok(Made::Apart(_)) => {}
         _ => {
@@ -188,8 +212,12 @@ fn made_in(
     made
 }
 
-/// Marks what was made in `apart`, and gives it its name.
-fn named_from(apart: BorrowedFd<'_>, new: &NewDir, dir: BorrowedFd<'_>) -> pfs::Work<Made> {
+/// Marks what was made in `apart`, and gives it its owner, its first mode and its name.
+fn named_from(
+    apart: BorrowedFd<'_>,
+    (new, own): (&NewDir, &DirToMake),
+    dir: BorrowedFd<'_>,
+) -> pfs::Work<Made> {
     let there = sys::open(apart, MADE, DIR, 0).during("open directory")?;
     open_up(
         there.as_fd(),
@@ -200,6 +228,7 @@ fn named_from(apart: BorrowedFd<'_>, new: &NewDir, dir: BorrowedFd<'_>) -> pfs::
     let mark = drain::made_for(sys::my_ids().0);
     // Without a mark it is listed if the drain is killed before it has noted that it is there.
     let _ = sys::set_xattr(made.as_fd(), mark, &mark_of(new));
+    begin_to_dress(there.as_fd(), own);
     let known = Identity::of_dir(&sys::stat(made.as_fd(), b"").during("stat")?);
     match sys::rename_noreplace(apart, MADE, dir, new.path.name()) {
         Ok(()) => Ok(Made::Apart(known)),

@@ -706,6 +706,25 @@ fn a_private_directory_that_a_user_has_renamed_to_the_place_of_a_new_one_stays_p
     assert_eq!(lock, "0 700\n.:\ntop\n\ntop/more:\nf\n");
 }
 
+/// What is sticky lets nobody take away what is there, and lets everybody put something there.
+#[test]
+fn a_drop_box_that_others_have_moved_to_the_place_of_a_new_directory_stays_closed() {
+    as_root!();
+    let stage = Stage::new();
+    let before = "mkdir pfs/sty; chmod 1777 pfs/sty; mallory sh -c 'mkdir pfs/top/e; chmod 777 pfs/top/e'; \
+                  victim sh -c 'mkdir pfs/top/e/drop; echo secret > pfs/top/e/drop/s; chmod 733 pfs/top/e/drop'";
+    by_root(&stage, &format!("{BEFORE}; {before}")).ends_with(0);
+    let make = "victim sh -c 'mkdir pfs/sty/nd pfs/sty/own; echo mine > pfs/sty/nd/mine'";
+    finish(run(&stage, &["--no-drain", "-q"], make)).ends_with(0);
+    let put = "mallory mv pfs/top/e/drop pfs/sty/nd; victim mkdir pfs/sty/own";
+    by_root(&stage, put).ends_with(0);
+    let listed = stage.say(&["drain", "--buffer", "pfs"]).ends_with(75);
+    assert!(listed.err.contains("sty/nd"), "{listed:?}");
+    assert!(!listed.err.contains("sty/own"), "{listed:?}");
+    let after = by_root(&stage, "stat -c %a pfs/sty/nd; ls pfs/sty/nd").ends_with(0);
+    assert_eq!(after.out, "733\ns\n");
+}
+
 /// Where others may rename, a new directory is made apart: it gets what its own parent gives on, and nothing is left of how it was made.
 #[test]
 fn a_directory_that_is_made_in_a_shared_one_is_as_if_it_was_made_there() {

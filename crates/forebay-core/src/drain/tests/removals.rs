@@ -197,10 +197,7 @@ fn what_came_back_is_listed_before_anything_is_released_and_else_all_the_same() 
     let mut world = with_a_file();
     let mut drain = Drain::new(terms(1));
     let is_removal = |act: &Act| matches!(act, Act::Remove { .. });
-    loop {
-        let NextAct::Act(ticket, act) = drain.next(&world).unwrap() else {
-            break;
-        };
+    while let NextAct::Act(ticket, act) = drain.next(&world).unwrap() {
         let got = world.carry_out(&act);
         if is_removal(&act) {
             drain.came_back(p("f.theirs1"));
