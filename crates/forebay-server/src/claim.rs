@@ -61,6 +61,13 @@ impl Witness for Node {
     }
 }
 
+/// Does the bridge that has made this lock run, on this node and in this container? A bridge of another user may not answer.
+pub fn is_served(claim: &Claim) -> bool {
+    let is_here = sys::boot_id().is_ok_and(|boot| boot == claim.boot)
+        && sys::pid_space().is_ok_and(|space| space == claim.pid_space);
+    is_here && Node.runs(claim)
+}
+
 /// The lock of a buffer.
 pub(crate) struct Hold {
     lower: Arc<Lower>,

@@ -78,7 +78,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 pub use admin::take_inventory;
-pub use claim::unlock;
+pub use claim::{is_served, unlock};
 pub use error::{Error, Where};
 pub use format::{CURRENT as STORAGE_FORMAT, FormatError};
 pub use instance::make_private;

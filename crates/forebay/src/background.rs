@@ -86,7 +86,7 @@ impl Background {
     pub fn text(&self) -> String {
         let which = format!("{}, left by `{}`", self.processes, self.command);
         match &self.result {
-            Some(outcome) => format!("{which}, have ended: {}", outcome.text),
+            Some(outcome) => format!("{which}; the last drain: {}", outcome.text),
             None if self.goes_on() => {
                 format!(
                     "{which}; drained when they end, or at the end of process {}",

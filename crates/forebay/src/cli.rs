@@ -375,7 +375,7 @@ pub struct DrainArgs {
     /// Whose version of each PATH stays, where others have changed it on the PFS.
     #[arg(long, value_name = "SIDE", requires = "paths")]
     pub take: Option<Side>,
-    /// Paths in the buffer.
+    /// Paths in the buffer, for `--take`. A drain is always of all that is in the buffer.
     #[arg(value_name = "PATH", requires = "take", value_hint = ValueHint::AnyPath)]
     pub paths: Vec<OsString>,
     /// Print JSON, for scripts.

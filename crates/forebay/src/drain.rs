@@ -446,7 +446,8 @@ pub fn tell_left(drained: &Drained, place: &Place, retry: &str, lister: &str) {
         let path = shell_path(left.exact_path());
         let settle = drain_command(place);
         eprintln!(
-            "  hint: make its directory on the PFS again, and drain to it (--take ours); or, to drain it to a directory above under another name, or to give it up, run: {settle} --take both|theirs {path}"
+            "  hint: make its directory on the PFS again, and drain to it (--take ours); or, to drain it to a directory above under another name, or to give it up, run: {settle} --take both|theirs {path}\n\
+             \x20       (what does not fit is refused, with its reason: choose about what is in a directory first)"
         );
     }
     let has_other_dir = |left: &&Left| matches!(left.reason, Reason::OtherDirectory);
@@ -484,7 +485,7 @@ pub fn why(left: &Left) -> String {
         Reason::Open => "still open for writing".to_owned(),
         Reason::Changing => "programs were changing it".to_owned(),
         Reason::Changed => {
-            "others have changed it on the PFS since: nothing was touched there".to_owned()
+            "others have changed it on the PFS since, or what was renamed to it: nothing was touched there".to_owned()
         }
         Reason::Taken => {
             "something else has appeared there on the PFS: it was not touched".to_owned()

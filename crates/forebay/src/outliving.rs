@@ -65,10 +65,20 @@ pub fn reap(spared: &[u32]) -> Vec<u32> {
     }
 }
 
+/// Is it the server of the mount of this run? It ends after those that see the mount.
+fn serves_mount(pid: u32) -> bool {
+    let exe = |pid: &str| fs::read_link(format!("/proc/{pid}/exe")).ok();
+    let is_forebay = exe("self").is_some_and(|own| exe(&pid.to_string()) == Some(own));
+    let arguments = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    is_forebay && arguments.split(|byte| *byte == 0).nth(1) == Some(b"serve-mount")
+}
+
 /// All processes that outlive the command of this run, except the bridge. Without any, nobody of the run is there any more.
 pub fn find(bridge: &Bridge, life: &LifetimeStatus, attached: &[Attached]) -> Vec<Outliving> {
     let own = reap(&[bridge.pid]);
-    let own = own.into_iter().filter(|pid| *pid != bridge.pid);
+    let own = own
+        .into_iter()
+        .filter(|pid| *pid != bridge.pid && !serves_mount(*pid));
     let guests = attached.iter().filter(|guest| !guest.has_ended());
     let guests = guests.map(|guest| guest.pid);
     let mut found = lifetime::going_on(own, guests, children, is_over);

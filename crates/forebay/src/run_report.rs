@@ -246,7 +246,8 @@ impl RunReport<'_> {
                 );
                 let left = match self.going_on {
                     [_, ..] if d.is_complete() => "nothing so far".to_owned(),
-                    _ => left_text(d),
+                    _ if d.is_complete() || d.goes_on() => left_text(d),
+                    _ => format!("{} (listed below)", left_text(d)),
                 };
                 rows.push(("left", left));
             }
@@ -533,7 +534,7 @@ pub fn left_text(d: &Drained) -> String {
         return "not known yet: the drain of another command goes on".to_owned();
     }
     let mut text = format!(
-        "{}, {} (listed below)",
+        "{}, {}",
         units::count(d.status.left, "thing", "things"),
         units::bytes(d.status.left_bytes)
     );

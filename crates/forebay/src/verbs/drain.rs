@@ -1,6 +1,7 @@
 //! `forebay drain`: brings what is in the buffer to the PFS, by a running bridge or by one that it starts for this.
 
 use super::{drain_code, drain_command, instance_of};
+use crate::background::Background;
 use crate::bridge::Bridge;
 use crate::cli::exit;
 use crate::cli::{self, BridgeOptions};
@@ -46,8 +47,13 @@ pub fn drain(args: &cli::DrainArgs) -> Result<u8, Fault> {
         naming,
         &mut signals,
     );
+    let instance = bridge.instance.clone();
     let ended = bridge.detach();
     let drained = drained?;
+    if drained.is_complete() {
+        // What was told of runs whose drain left something is over.
+        Background::forget_old(&instance);
+    }
     if args.json {
         let text = json!({
             "buffer": place.root.to_string_lossy(),

@@ -67,7 +67,7 @@ pub fn status(args: &cli::StatusArgs) -> Result<u8, Fault> {
     }
     if all.is_empty() && strange > 0 {
         println!("no bridge runs that this program understands");
-    } else if all.is_empty() {
+    } else if all.is_empty() && unserved.as_ref().is_none_or(|it| it.process.is_none()) {
         println!("no bridge runs");
     }
     if let Some(unserved) = &unserved {
@@ -104,11 +104,15 @@ fn ended(args: &cli::StatusArgs, only: Option<&Path>) -> Vec<(PathBuf, Backgroun
     found
 }
 
-/// A buffer over a directory that is locked for it, although no bridge serves it here: its storage may hold something.
+/// A buffer over a directory that is locked for it, although no bridge answers for it here: its storage may hold something.
 struct Unserved {
     root: PathBuf,
     storage: PathBuf,
     host: String,
+    /// Who has made the lock.
+    uid: u32,
+    /// The bridge, if that runs: it is one of another user.
+    process: Option<u32>,
 }
 
 impl Unserved {
@@ -120,23 +124,31 @@ impl Unserved {
             root: root.to_owned(),
             storage: instance.parent()?.to_owned(),
             host: String::from_utf8_lossy(&claim.host).into_owned(),
+            uid: claim.uid,
+            process: forebay_server::is_served(&claim).then_some(claim.pid),
         })
     }
 
     fn json(&self) -> Value {
-        json!({ "storage": self.storage, "host": self.host })
+        json!({ "storage": self.storage, "host": self.host, "uid": self.uid, "process": self.process })
     }
 
     fn text(&self) -> String {
         let path = |path: &Path| shell_path(path.as_os_str().as_bytes());
-        format!(
-            "{}\n  locked for the buffer in {} on {}, which may hold what the PFS does not have\n  to bring it to the PFS, run there: forebay drain --buffer {} --storage {}",
-            self.root.display(),
-            printable(self.storage.as_os_str().as_bytes()),
-            printable(self.host.as_bytes()),
-            path(&self.root),
-            path(&self.storage),
-        )
+        let storage = printable(self.storage.as_os_str().as_bytes());
+        let (root, uid) = (self.root.display(), self.uid);
+        match self.process {
+            Some(process) => format!(
+                "{root}\n  served by the bridge of user {uid} (process {process}), with its storage in {storage}\n  only that user can ask it: forebay status --buffer {}",
+                path(&self.root),
+            ),
+            None => format!(
+                "{root}\n  locked for the buffer of user {uid} in {storage} on {}, which may hold what the PFS does not have\n  to bring it to the PFS, run there as that user: forebay drain --buffer {} --storage {}",
+                printable(self.host.as_bytes()),
+                path(&self.root),
+                path(&self.storage),
+            ),
+        }
     }
 }
 

@@ -248,6 +248,26 @@ fn one_user_does_not_take_all_connections_of_a_bridge() {
 }
 
 #[test]
+fn status_tells_of_a_bridge_of_another_user() {
+    as_root!();
+    let stage = Stage::new();
+    let of_victim = |verb: &str| {
+        let mut command = forebay_of_victim(&stage, VICTIM);
+        command.args([verb, "--buffer", "own/pfs"]);
+        finish(command).ends_with(0)
+    };
+    of_victim("up");
+    let ask = ["status", "--buffer", "own/pfs"];
+    let said = stage.say(&ask).ends_with(0);
+    let served = format!("served by the bridge of user {VICTIM} (process ");
+    assert!(said.out.contains(&served), "{said:?}");
+    assert!(!said.out.contains("no bridge runs"), "{said:?}");
+    of_victim("down");
+    let said = stage.say(&ask).ends_with(0);
+    assert_eq!(said.out, "no bridge runs\n");
+}
+
+#[test]
 fn a_bridge_ends_although_connections_are_open_through_which_nothing_was_asked() {
     let stage = Stage::new();
     stage.say(&["up", "--buffer", "pfs"]).ends_with(0);

@@ -64,7 +64,7 @@ fn go(stage: &Stage) {
 fn afterwards(stage: &Stage) -> String {
     let status = || stage.say(&["status"]).ends_with(0).out;
     stage.wait_for("the end of the processes", || {
-        status().contains("have ended")
+        status().contains("the last drain")
     });
     stage.wait_for("the end of the bridge", || stage.bridges().is_empty());
     status()
@@ -156,7 +156,7 @@ fn a_signal_while_the_run_waits_leaves_the_process_to_the_bridge() {
     let next = ["run", "--buffer", "pfs", "--no-record", "--", "true"];
     stage.say(&next).ends_with(0).tells("left         nothing");
     let status = stage.say(&["status"]).ends_with(0);
-    assert!(!status.out.contains("have ended"), "{}", status.out);
+    assert!(!status.out.contains("the last drain"), "{}", status.out);
 }
 
 #[test]
@@ -216,12 +216,12 @@ fn each_run_that_has_left_processes_is_shown_until_the_next_one_after_their_end(
     leaves("two");
     assert_eq!(shown().matches("drained when they end").count(), 2);
     lets("one");
-    stage.wait_for("the end of the first", || shown().contains("have ended"));
+    stage.wait_for("the end of the first", || shown().contains("the last drain"));
     assert_eq!(shown().matches("drained when they end").count(), 1);
     // The next run forgets what has ended, and nothing else.
     stage.script(&[], "true").ends_with(75);
     let status = shown();
-    assert!(!status.contains("have ended"), "{status}");
+    assert!(!status.contains("the last drain"), "{status}");
     assert_eq!(status.matches("drained when they end").count(), 1);
     lets("two");
     let status = afterwards(&stage);

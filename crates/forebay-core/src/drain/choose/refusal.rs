@@ -160,7 +160,7 @@ const REPLACES_NOTHING: &str = "it replaces nothing on the PFS";
 pub(super) const HAS_STRAYS: &str = "something was made in it past the buffer, and would be lost: `forebay drain` names it; move it to its place by hand";
 
 /// Why nothing is renamed that is not there.
-const IS_GONE: &str = "others have removed or replaced what was renamed: take theirs";
+const IS_GONE: &str = "others have removed or renamed what was renamed to it: take theirs";
 
 /// Why the rename of a directory is not given up.
 const IS_GONE_ABOVE: &str = "others have removed or renamed what was renamed, and there are changes below it: put it back on the PFS; or make it in the buffer (`forebay run -- mkdir`), and drain again";

@@ -276,7 +276,7 @@ impl Move {
                 self.state = State::End;
                 return Ok(());
             }
-            let cause = format!("{target} still holds something that could not be renamed");
+            let cause = format!("what was renamed from {target}, or from below it, comes first");
             return self.leave(Reason::Blocked(cause), sheet);
         } else if replaced {
             self.state = State::Peek(target);
