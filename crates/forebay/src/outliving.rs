@@ -31,13 +31,19 @@ impl fmt::Display for Outliving {
     }
 }
 
-/// "2 processes (4711 (cat), 4712 (sh))".
+/// "2 processes (4711 (cat), 4712 (sh))". The server of the mount, which ends after all that see it, is named only if it is the last.
 pub fn text(all: &[Outliving]) -> String {
-    let mut named: Vec<_> = all.iter().take(NAMED).map(Outliving::to_string).collect();
-    if all.len() > NAMED {
+    let of_command = all.iter().filter(|process| !serves_mount(process.pid));
+    let mut of_command: Vec<_> = of_command.collect();
+    if of_command.is_empty() {
+        of_command.extend(all);
+    }
+    let named = of_command.iter().take(NAMED);
+    let mut named: Vec<_> = named.map(|process| process.to_string()).collect();
+    if of_command.len() > NAMED {
         named.push("...".to_owned());
     }
-    let count = units::count(all.len() as u64, "process", "processes");
+    let count = units::count(of_command.len() as u64, "process", "processes");
     format!("{count}: {}", named.join(", "))
 }
 
@@ -76,9 +82,7 @@ fn serves_mount(pid: u32) -> bool {
 /// All processes that outlive the command of this run, except the bridge. Without any, nobody of the run is there any more.
 pub fn find(bridge: &Bridge, life: &LifetimeStatus, attached: &[Attached]) -> Vec<Outliving> {
     let own = reap(&[bridge.pid]);
-    let own = own
-        .into_iter()
-        .filter(|pid| *pid != bridge.pid && !serves_mount(*pid));
+    let own = own.into_iter().filter(|pid| *pid != bridge.pid);
     let guests = attached.iter().filter(|guest| !guest.has_ended());
     let guests = guests.map(|guest| guest.pid);
     let mut found = lifetime::going_on(own, guests, children, is_over);

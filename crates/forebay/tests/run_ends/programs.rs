@@ -216,7 +216,9 @@ fn each_run_that_has_left_processes_is_shown_until_the_next_one_after_their_end(
     leaves("two");
     assert_eq!(shown().matches("drained when they end").count(), 2);
     lets("one");
-    stage.wait_for("the end of the first", || shown().contains("the last drain"));
+    stage.wait_for("the end of the first", || {
+        shown().contains("the last drain")
+    });
     assert_eq!(shown().matches("drained when they end").count(), 1);
     // The next run forgets what has ended, and nothing else.
     stage.script(&[], "true").ends_with(75);
