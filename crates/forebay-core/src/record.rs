@@ -345,8 +345,9 @@ const KNOWN: u8 = KNOWN_IN_FIRST | HAS_TRANSIT | HAS_SEGMENTS;
 impl PathRecord {
     /// Bytes for the table. The first one is the format.
     ///
-    /// At the end stands an area for extensions: its length in bytes, then as many bytes. A reader skips
-    /// what it does not know there, and does not write it again: it is for what may get lost.
+    /// At the end stands an area for extensions: its length in bytes, then as many bytes. A reader ends there with the first one that it does
+    /// not know, and does not write that and what follows again. So a program that knows more must not leave such a storage to one that
+    /// knows less: the format of the storage tells it.
     pub fn encode(&self) -> Vec<u8> {
         let mut w = Vec::with_capacity(96);
         w.push(FORMAT);

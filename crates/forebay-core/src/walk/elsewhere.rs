@@ -95,7 +95,8 @@ impl Walk<'_> {
 
     /// EBUSY if something else waits for this name, at which nothing or no directory shows: something that was renamed to it, or things in
     /// a directory that had this path. The user of the bridge may take its place, but not with a directory: what is in that, or comes
-    /// there, would take the places of what waits.
+    /// there, would take the places of what waits. A new one is allowed in the place of something renamed that others have taken away: that
+    /// gives the rename up.
     pub fn check_vacant(&self, found: &Found, comes: Comes) -> Outcome<()> {
         self.check_here(found)?;
         let is_of_bridge = self.cred.uid == self.settings.bridge_uid;
@@ -103,7 +104,6 @@ impl Walk<'_> {
             _ if is_of_bridge && comes == Comes::File => return Ok(()),
             (None, Some(record)) if record.is_visible() => match (is_of_bridge, comes) {
                 (false, _) => return errno(libc::EBUSY),
-                // What waits here was in the one that others have taken away.
                 (true, Comes::EmptyDir) => return Ok(()),
                 (true, _) => {}
             },
