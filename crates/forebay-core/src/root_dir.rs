@@ -73,7 +73,12 @@ impl fmt::Display for RootNote {
         write!(f, "inode {}", self.ino)?;
         match self.born == Timestamp::default() {
             true => Ok(()),
-            false => write!(f, ", made {} s after 1970", self.born.sec),
+            // To the end: a directory that is made anew at once often gets the number of the one before.
+            false => write!(
+                f,
+                ", made {}.{:09} s after 1970",
+                self.born.sec, self.born.nsec
+            ),
         }
     }
 }
@@ -200,7 +205,7 @@ mod tests {
         }
         assert_eq!(
             RootNote::of(&dir(7, 5)).to_string(),
-            "inode 7, made 5 s after 1970"
+            "inode 7, made 5.000000000 s after 1970"
         );
         assert_eq!(RootNote::of(&dir(7, 0)).to_string(), "inode 7");
     }

@@ -384,7 +384,7 @@ impl Strided<'_> {
         below + rest.min(self.block)
     }
 
-    /// As [`Access::piece_from`], for an offset before the end.
+    /// The piece in which this offset is, from there on, or the next one. The offset lies before the end.
     fn piece_from(&self, offset: u64) -> Extent {
         assert!(offset < self.hull.end, "a piece after the last one");
         let mut base = self.hull.start;

@@ -15,11 +15,6 @@ impl Coverage {
         self.bytes = bytes;
     }
 
-    /// Bytes of memory that it has taken at most.
-    pub fn most_bytes(&self) -> u64 {
-        self.words.capacity() as u64 * 8
-    }
-
     /// Adds `bytes` bytes from `start` on.
     ///
     /// # Panics

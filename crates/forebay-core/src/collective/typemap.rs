@@ -120,11 +120,6 @@ impl TypeMap {
         &self.runs
     }
 
-    /// Number of its blocks.
-    pub fn blocks(&self) -> u64 {
-        self.runs.iter().map(|run| run.count).sum()
-    }
-
     /// Where the data lies if elements at a distance of `extent` bytes form one block.
     pub fn solid(&self, extent: i64) -> Option<i64> {
         match self.runs[..] {

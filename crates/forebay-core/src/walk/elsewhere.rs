@@ -5,6 +5,7 @@ use crate::facts::{Outcome, Stop, errno};
 use crate::path::TreePath;
 use crate::record::{Kind, PathRecord};
 use crate::table::Change;
+use std::collections::BTreeSet;
 
 /// What is about to get a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,18 +134,19 @@ impl Walk<'_> {
             return Ok(());
         }
         let is_of_bridge = self.cred.uid == self.settings.bridge_uid;
-        let mut dir: Option<Dir> = None;
-        let holds_more = |path: &TreePath| {
-            let mut more = below.iter().filter(|(_, record)| record.is_visible());
-            more.any(|(inner, _)| inner != path && inner.is_within(path))
+        let around = match is_of_bridge {
+            true => dirs_around(top, below),
+            false => BTreeSet::new(),
         };
+        let is_bound = |path: &TreePath, record: &PathRecord| {
+            !is_of_bridge || record.is_open_at(path) && around.contains(path)
+        };
+        let mut dir: Option<Dir> = None;
         for (path, record) in below {
-            let is_bound = !is_of_bridge || record.is_open_at(path);
             if record.kind == Kind::Moved
                 && record.transit.is_none()
-                && is_bound
+                && is_bound(path, record)
                 && self.facts.renamed(record)?.is_none()
-                && (!is_of_bridge || holds_more(path))
             {
                 return errno(libc::EBUSY);
             }
@@ -198,4 +200,16 @@ impl Walk<'_> {
         self.seen.replace(seen);
         looked
     }
+}
+
+/// The directories below `top` around what shows of these records.
+fn dirs_around(top: &TreePath, below: &[(TreePath, PathRecord)]) -> BTreeSet<TreePath> {
+    let mut around = BTreeSet::new();
+    for (path, _) in below.iter().filter(|(_, record)| record.is_visible()) {
+        let mut dir = path.parent();
+        while dir != *top && around.insert(dir.clone()) {
+            dir = dir.parent();
+        }
+    }
+    around
 }

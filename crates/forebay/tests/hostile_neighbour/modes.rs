@@ -143,9 +143,20 @@ fn a_directory_that_its_owner_may_not_read_has_its_access_list_whatever_other_at
     };
     native(&stage, "own/native", script);
     give(&stage.path("own/pfs"), VICTIM);
-    run(&stage, &[], script).ends_with(0);
+    let said = run(&stage, &[], script).ends_with(0);
     assert!(lists("own/native").contains("user:99:rwx"));
     assert_eq!(lists("own/pfs"), lists("own/native"));
+    let remark =
+        "attributes user.* of directories that their owner may not read or write to are left out";
+    assert!(said.err.contains(remark), "{said:?}");
+    let of_user = ["d0", "d7"].map(|dir| {
+        let mut command = stage.command("getfattr");
+        command
+            .args(["-n", "user.x"])
+            .arg(stage.path("own/pfs").join(dir));
+        finish(command).code
+    });
+    assert_eq!(of_user, [1, 0]);
 }
 
 #[test]

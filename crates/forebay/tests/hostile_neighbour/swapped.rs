@@ -336,6 +336,23 @@ fn what_users_have_made_comes_into_a_tree_that_was_copied_back_or_has_moved() {
     }
 }
 
+/// The tables are lost, and with them which directory was the right one.
+#[test]
+fn after_a_rebuild_what_users_have_made_comes_into_the_directory_that_is_there() {
+    as_root!();
+    let stage = Stage::new();
+    by_root(&stage, BEFORE).ends_with(0);
+    let make = "mallory sh -c 'echo f > pfs/top/nd/new'";
+    finish(run(&stage, &["--no-drain"], make)).ends_with(0);
+    stage
+        .say(&["fsck", "--storage", "storage", "--rebuild"])
+        .ends_with(0);
+    by_root(&stage, "cd pfs/top; mv nd gone; mallory mkdir nd").ends_with(0);
+    stage.say(&["drain", "--buffer", "pfs"]).ends_with(0);
+    assert_eq!(in_victims(&stage.pfs().join("top/nd")), ["new"]);
+    assert_eq!(in_victims(&stage.pfs().join("top/gone")), ["f"]);
+}
+
 /// `fs.protected_*`, whatever they are here: the answers are those of the kernel.
 #[test]
 fn what_linux_forbids_about_links_and_files_of_others_is_forbidden_in_the_buffer() {

@@ -58,6 +58,15 @@ fn tempfile_makes_files_that_vanish() {
 }
 
 #[test]
+fn a_file_without_a_name_is_refused() {
+    let open = "import errno, os\ntry:\n    os.open('.', os.O_TMPFILE | os.O_RDWR)\nexcept OSError as e:\n    print(errno.errorcode[e.errno])";
+    let case = case!().start(PROJECT);
+    let outcome = case.buffered(&format!("exec $PYTHON -c \"{open}\""));
+    assert_eq!((outcome.code, outcome.text().as_str()), (0, "EOPNOTSUPP\n"));
+    case.passes();
+}
+
+#[test]
 fn scandir_and_walk_list_the_merged_tree() {
     python(
         case!().start(&[PROJECT, UNLINKED].concat()),

@@ -56,21 +56,26 @@ impl Move {
             // It is in its place already; but another drain may just have moved a directory above it.
             reads = self.reads.clone();
         }
+        // Another move may have changed of what they speak since they were marked.
+        let mut marked = Vec::with_capacity(self.marked.len());
+        for (path, record) in &self.marked {
+            let now = facts.record(path)?.filter(|r| r.transit.is_some());
+            marked.extend(match (now, self.outcome.is_err()) {
+                (Some(now), _) => Some((path.clone(), now)),
+                (None, true) => None,
+                (None, false) => Some((path.clone(), record.clone())),
+            });
+        }
+        let mut marked = marked.into_iter();
         let updates = if self.outcome.is_err() {
-            let mut updates = Vec::new();
-            for (path, _) in &self.marked {
-                // Another move may have changed of what it speaks since.
-                let now = facts.record(path)?.filter(|r| r.transit.is_some());
-                updates.extend(now.map(|record| self.unmarks(path.clone(), record)));
-            }
-            updates
+            let unmarks = |(path, record)| self.unmarks(path, record);
+            marked.map(unmarks).collect()
         } else if let Some(way) = &self.way {
             let is_final = matches!(self.what, What::Place | What::Rename);
             let moved = relocated(facts, &self.path, &way.from, &way.to, is_final, &mut reads)?;
             labels = moved.1;
             moved.0
         } else {
-            let mut marked = self.marked.iter().cloned();
             let (path, before) = marked.next().expect("the record itself comes first");
             let mut after = after(self.what, &before, self.known);
             // What was renamed away and back is where it was before that.
