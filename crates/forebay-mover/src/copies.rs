@@ -1,12 +1,11 @@
 //! Copies on their way to their names: synced, read back and compared, and named.
 
-use crate::copy::{ACCESS_LIST, Source, Written};
+use crate::copy::{Source, Written};
 use crate::counters::Counters;
 use crate::ground::Halt;
 use crate::leftovers;
 use crate::pass::Pass;
 use crate::pfs::{self, During, LastDir, Ours, Trouble, Work};
-use crate::pfs_acts::DirToMake;
 use crate::processes::{self, InUse};
 use forebay_core::drain::{self, Copied, Copy, Name, Named, Naming, Temporary, Use};
 use forebay_core::facts::{Attr, Timestamp};
@@ -354,21 +353,6 @@ impl Pass<'_> {
             None => Ok(()),
         });
         written.map_err(Trouble::into_core)
-    }
-
-    /// What a backing directory is to look like on the PFS.
-    pub(crate) fn dir_to_make(&self, object: ObjectName) -> Work<DirToMake> {
-        let objects = self.ground.objects;
-        let attr = objects.attr(object).during("stat in the buffer")?;
-        let list = objects
-            .open_object(object, libc::O_RDONLY | libc::O_DIRECTORY)
-            .and_then(|dir| sys::get_xattr(dir.as_fd(), ACCESS_LIST));
-        let first_mode = match list {
-            Ok(list) => drain::first_dir_mode(attr.mode, list.as_deref(), self.my_ids.0),
-            // Its owner may not read it. Beside a list that nobody knows the group gets nothing.
-            Err(_) => drain::first_dir_mode(attr.mode, Some(b""), self.my_ids.0),
-        };
-        Ok(DirToMake { attr, first_mode })
     }
 
     pub(crate) fn dress_dir(&self, path: &TreePath, is: Identity, object: ObjectName) -> Work<()> {

@@ -383,7 +383,7 @@ impl Pass<'_> {
     }
 }
 
-pub(crate) const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
+const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
 
 /// A new file, with the attributes that it has.
 fn make_file(dir: BorrowedFd<'_>, name: &[u8], mode: u32) -> Work<(OwnedFd, Attr)> {

@@ -433,9 +433,13 @@ impl<'g> Pass<'g> {
                 };
                 Got::Did(removal.discard(path, *is, aside, *within))
             }
-            Act::MakeDir(new) => Got::Made(pfs_acts::make_dir(ground.lower, new, || {
-                self.dir_to_make(new.object)
-            })),
+            Act::MakeDir(new) => {
+                let own = || {
+                    let attr = ground.objects.attr(new.object);
+                    attr.during("stat in the buffer")
+                };
+                Got::Made(pfs_acts::make_dir(ground.lower, new, own))
+            }
             Act::Copy {
                 copies,
                 after_a_pause,

@@ -16,7 +16,7 @@ mod discard;
 mod new_dirs;
 
 pub(crate) use discard::Removal;
-pub(crate) use new_dirs::{DirToMake, make_dir, remove_apart};
+pub(crate) use new_dirs::{make_dir, remove_apart};
 
 type Work<T> = drain::Work<T>;
 
@@ -402,7 +402,7 @@ mod tests {
         symlink("outside", at("dir")).unwrap();
         let make = |name: &str| {
             let own = sys::stat(tree.lower.root(), b"").unwrap();
-            make_dir(&tree.lower, &new_dir(name), || Ok(to_make(own)))
+            make_dir(&tree.lower, &new_dir(name), || Ok(own))
         };
         let outcome = make("dir");
         assert_eq!(outcome.unwrap_err().errno, libc::EEXIST);
@@ -439,13 +439,6 @@ mod tests {
 
     const APART: &[u8] = b"apart";
 
-    fn to_make(attr: Attr) -> DirToMake {
-        DirToMake {
-            attr,
-            first_mode: 0o751,
-        }
-    }
-
     #[test]
     fn a_directory_of_another_user_is_neither_taken_nor_touched() {
         use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -461,7 +454,7 @@ mod tests {
         let look = |name: &str| sys::stat(tree.lower.root(), name.as_bytes()).unwrap();
         let own = |uid| {
             let own = Attr { uid, ..look("new") };
-            move || Ok(to_make(own))
+            move || Ok(own)
         };
         let errno = |made: Work<Identity>| made.unwrap_err().errno;
         let refused = make_dir(&tree.lower, &new_dir("new"), own(me + 1));
@@ -491,20 +484,19 @@ mod tests {
         let me = sys::my_ids().0;
         let own = || {
             let uid = me + 1;
-            Ok(to_make(Attr {
+            Ok(Attr {
                 uid,
                 ..Attr::default()
-            }))
+            })
         };
         let new = new_dir("shared/new");
         let made = make_dir(&tree.lower, &new, own).unwrap();
         let dir = fs::File::open(at("shared/new")).unwrap();
         let found = sys::stat(dir.as_fd(), b"").unwrap();
         assert!(made.is_dir_of(&found));
-        // Whoever moves it from here has what it is to be.
-        if me == 0 {
-            assert_eq!((found.uid, found.mode & 0o7777), (1, 0o751));
-        }
+        // Whoever moves it from here leaves it to its owner.
+        let owner = if me == 0 { 1 } else { me };
+        assert_eq!((found.uid, found.mode & 0o7777), (owner, 0o700));
         // Nothing is left where it was made.
         assert_eq!(fs::read_dir(at("shared")).unwrap().count(), 1);
         assert_eq!(fs::read_dir(tree.folder.path()).unwrap().count(), 1);
@@ -531,7 +523,7 @@ mod tests {
         }
         tree.write("shared/apart/d/key");
         fs::set_permissions(at("shared"), fs::Permissions::from_mode(0o777)).unwrap();
-        let own = || Ok(DirToMake::default());
+        let own = || Ok(Attr::default());
         let refused = make_dir(&tree.lower, &new_dir("shared/new"), own).unwrap_err();
         assert_eq!(refused.errno, libc::EBUSY);
         let dir = fs::File::open(at("shared")).unwrap();

@@ -1,7 +1,7 @@
 //! What a drain asks of its driver, and what comes back.
 
 use super::known_dir::KnownDir;
-use super::rules::{OURS, mode_without_list};
+use super::rules::OURS;
 use crate::bridge::{Fact, ReadSet};
 use crate::facts::{Attr, Need};
 use crate::identity::Identity;
@@ -266,10 +266,8 @@ impl NewDir {
         let is_put_by_owner = || is_put_by(own.uid, around) || is_kept_by(own.uid, around, found);
         let is_of_owner = || found.uid == own.uid && (is_told_by_owner || is_put_by_owner());
         // Before it got its owner, or after that.
-        let is_new = found.uid == by && found.mode & 0o777 == NEW_DIR_MODE;
-        let is_made =
-            || is_new && is_put_by(by, around) || (is_new || found.uid == own.uid) && is_marked();
-        let is_just_made = || is_made() && is_empty();
+        let is_new = [by, own.uid].contains(&found.uid) && found.mode & 0o777 == NEW_DIR_MODE;
+        let is_just_made = || is_new && (is_put_by(by, around) || is_marked()) && is_empty();
         let is_taken = || !self.was_made && (is_of_owner() || is_just_made());
         found.is_dir() && (is_known || is_taken())
     }
@@ -294,8 +292,8 @@ fn is_kept_by(user: u32, around: &Attr, found: &Attr) -> bool {
     [user, 0].contains(&around.uid) && is_sticky
 }
 
-/// The extended attribute of a directory that the user `by` has made apart: for which object, until it is complete. That of root nobody else can
-/// set; another one says something of an empty directory only.
+/// The extended attribute of a directory that the user `by` has made apart: for which object, until it gets the mode of that. Until then only
+/// its owner can enter the directory; others can't set it.
 pub fn made_for(by: u32) -> &'static [u8] {
     match by {
         0 => b"trusted.forebay.made-for",
@@ -303,21 +301,9 @@ pub fn made_for(by: u32) -> &'static [u8] {
     }
 }
 
-/// The mode with which a directory of the PFS is made. Before it has its name, where others may rename it, it gets [`first_dir_mode`].
+/// The mode of a directory of the PFS until it gets that of its backing directory. It has its owner from the first, so that one which others move
+/// meanwhile is in reach of that, and of nobody else.
 pub const NEW_DIR_MODE: u32 = 0o700;
-
-/// The mode of a new directory until it is complete: its own, if others should move it meanwhile. `list`: its access list, which comes at the end.
-/// The drain's user, `by`, has to get into it.
-pub fn first_dir_mode(mode: u32, list: Option<&[u8]>, by: u32) -> u32 {
-    let own = match list {
-        Some(list) => mode_without_list(mode, Some(list)),
-        None => mode,
-    };
-    match by {
-        0 => own & 0o7777,
-        _ => own & 0o7777 | NEW_DIR_MODE,
-    }
-}
 
 /// Who has an object open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -737,7 +723,13 @@ mod tests {
         assert!(moved(0o755, false, false));
         assert!(!moved(0o733, false, true) && !moved(0o770, true, false));
         // A drain that was killed had made it.
-        assert!(moved(0o770, true, true));
+        let is_marked = |mode, is_empty| {
+            let found = dir(user, mode);
+            let around = dir(other, 0o777);
+            new(None, true).may_be(&found, &own, root, &around, || is_empty, || true)
+        };
+        assert!(is_marked(0o700, true));
+        assert!(!is_marked(0o700, false) && !is_marked(0o777, true));
         let another = Some(Identity::of_dir(&Attr {
             ino: 6,
             ..dir(user, 0o700)
@@ -751,16 +743,6 @@ mod tests {
             ..new(another, true)
         };
         assert!(!made.may_be(&dir(user, 0o700), &own, user, &own, || true, || true));
-    }
-
-    #[test]
-    fn a_directory_is_of_its_owner_from_the_first_and_gives_the_group_no_more_than_in_the_end() {
-        let list = [&[0; 4][..], &[4, 0, 5, 0, 0, 0, 0, 0]].concat();
-        assert_eq!(first_dir_mode(0o2775, None, 0), 0o2775);
-        assert_eq!(first_dir_mode(0o2775, Some(&list), 0), 0o2755);
-        assert_eq!(first_dir_mode(0o2775, Some(b""), 0), 0o2705);
-        // Who is not root has to get into it.
-        assert_eq!(first_dir_mode(0o555, None, 1001), 0o755);
     }
 
     #[test]

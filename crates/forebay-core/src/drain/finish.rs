@@ -111,21 +111,14 @@ impl Wearer {
     /// changed its times.
     fn is_dressed(&self, is: Identity, knows_dirs: bool) -> bool {
         let shown = |attr: &Attr| (attr.mode & 0o7777, attr.mtime);
+        let is_there = |found: &Attr| !knows_dirs || is.is_dir_of(found);
         let looks_so = |found: &Attr| shown(found) == shown(&self.attr);
-        let is_so = || match &self.found {
-            Ok(Some(found)) => looks_so(found),
-            Ok(None) => true,
-            Err(_) => false,
-        };
         !self.has_strays
             && self.record.drained == Some(stamp(&self.attr))
-            && (self.has_gone(is, knows_dirs) || is_so())
-    }
-
-    /// Have others moved or removed it on the PFS, as far as that can be told?
-    fn has_gone(&self, is: Identity, knows_dirs: bool) -> bool {
-        let found = self.found.as_ref();
-        knows_dirs && found.is_ok_and(|found| found.as_ref().is_none_or(|it| !is.is_dir_of(it)))
+            && self
+                .found
+                .as_ref()
+                .is_ok_and(|found| found.as_ref().is_none_or(|f| !is_there(f) || looks_so(f)))
     }
 }
 
@@ -150,7 +143,10 @@ impl Strand for Dress {
             }
             (DressState::Dressing(wearer), Got::Did(Err(trouble))) => {
                 match trouble.errno {
-                    libc::EEXIST => sheet.leave(&wearer.path, 0, Reason::Changed),
+                    // Others have moved or removed it before it had its attributes, or those are new.
+                    libc::EEXIST | libc::ENOENT | libc::ENOTDIR => {
+                        sheet.leave(&wearer.path, 0, Reason::Changed);
+                    }
                     _ => sheet.refuse(&wearer.path, 0, trouble),
                 }
                 self.state = DressState::Next;
@@ -201,11 +197,6 @@ impl Strand for Dress {
                         continue;
                     };
                     if is_put_off || wearer.is_dressed(is, facts.knows_dirs()) {
-                        continue;
-                    }
-                    if wearer.has_gone(is, facts.knows_dirs()) && !wearer.has_strays {
-                        // It has its owner and mode since it was made.
-                        self.state = DressState::Dressed(Box::new(wearer));
                         continue;
                     }
                     let act = Act::Dress {

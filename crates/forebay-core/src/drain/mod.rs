@@ -93,8 +93,8 @@ mod workplaces;
 
 pub use act::{
     Act, ActTicket, Copied, Copy, DrainCommit, DrainVerdict, Got, LentMode, NEW_DIR_MODE, Name,
-    Named, Naming, NewDir, OTHER_DIR, StrayEntry, Temporary, Trouble, Use, Work, first_dir_mode,
-    is_put_by, made_for,
+    Named, Naming, NewDir, OTHER_DIR, StrayEntry, Temporary, Trouble, Use, Work, is_put_by,
+    made_for,
 };
 pub use aside::{
     AsideFate, AsideNote, Tick, clock_path, is_aside, is_for_the_drain_alone, is_old_note,

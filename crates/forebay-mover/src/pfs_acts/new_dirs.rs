@@ -13,20 +13,11 @@ use std::os::fd::{AsFd, BorrowedFd};
 /// An open directory that may be one which this user may not read.
 const DIR: libc::c_int = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW;
 
-/// What a directory is made from.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct DirToMake {
-    /// The attributes of the backing directory.
-    pub(crate) attr: Attr,
-    /// See [`drain::first_dir_mode`].
-    pub(crate) first_mode: u32,
-}
-
-/// See [`drain::Act::MakeDir`].
+/// See [`drain::Act::MakeDir`]. `own` are the attributes of the backing directory.
 pub(crate) fn make_dir(
     lower: &Lower,
     new: &NewDir,
-    own: impl FnOnce() -> pfs::Work<DirToMake>,
+    own: impl FnOnce() -> pfs::Work<Attr>,
 ) -> Work<Identity> {
     ensure_dir(lower, new, own).map_err(Trouble::into_core)
 }
@@ -34,7 +25,7 @@ pub(crate) fn make_dir(
 fn ensure_dir(
     lower: &Lower,
     new: &NewDir,
-    own: impl FnOnce() -> pfs::Work<DirToMake>,
+    own: impl FnOnce() -> pfs::Work<Attr>,
 ) -> pfs::Work<Identity> {
     let own = own()?;
     let dir = pfs::parent(lower, &new.path)?;
@@ -76,7 +67,7 @@ fn ensure_dir(
     let is_it = match made {
         Made::Apart(made) => made.is_dir_of(&found),
         Made::ByName => NewDir::is_made(&found, by, around.uid, is_empty),
-        Made::Not => new.may_be(&found, &own.attr, by, &around, is_empty, is_marked),
+        Made::Not => new.may_be(&found, &own, by, &around, is_empty, is_marked),
     };
     if !is_it {
         return match unseen.take() {
@@ -88,7 +79,7 @@ fn ensure_dir(
     let is_known = new.known.is_some_and(|known| known.is_dir_of(&found));
     let is_bare = found.uid == by && found.mode & 0o777 == drain::NEW_DIR_MODE;
     match is_bare && !is_known {
-        true => begin_to_dress(there.as_fd(), &own),
+        true => give_to_owner(there.as_fd(), &own),
         // It gets its own mode back with the other attributes, at the end.
         false if by != 0 => open_up(there.as_fd(), &found)?,
         false => {}
@@ -96,11 +87,11 @@ fn ensure_dir(
     Ok(Identity::of_dir(&found))
 }
 
-/// Gives a new directory, which only this user can enter, its owner and first mode. If that fails it stays so, and what it gets at the end tells.
-fn begin_to_dress(dir: BorrowedFd<'_>, own: &DirToMake) {
-    let DirToMake { attr, first_mode } = own;
-    if sys::chown(dir, b"", attr.uid, attr.gid).is_ok() {
-        let _ = sys::chmod_of_path(dir, *first_mode);
+/// Gives a new directory, which only this user can enter, its owner: what others move meanwhile is not to be one of root's. If that fails it stays
+/// so, and what it gets at the end tells.
+fn give_to_owner(dir: BorrowedFd<'_>, own: &Attr) {
+    if sys::my_ids().0 == 0 {
+        let _ = sys::chown(dir, b"", own.uid, own.gid);
     }
 }
 
@@ -166,7 +157,7 @@ fn is_private(dir: &Attr) -> bool {
 
 /// Makes it in a directory that only this user can enter, marks it, and gives it its name. Others, who may rename in `dir`, may meanwhile
 /// put another private directory of this user in the place of that one. It does no harm: nobody else gets at what is made in it.
-fn made_apart(new: &NewDir, own: &DirToMake, dir: BorrowedFd<'_>) -> pfs::Work<Made> {
+fn made_apart(new: &NewDir, own: &Attr, dir: BorrowedFd<'_>) -> pfs::Work<Made> {
     let name = new.apart.name();
     match sys::mkdir(dir, name, drain::NEW_DIR_MODE) {
         // Others can have put it there if they have seen the name, and then it is not what it looks like.
@@ -193,7 +184,7 @@ fn made_apart(new: &NewDir, own: &DirToMake, dir: BorrowedFd<'_>) -> pfs::Work<M
 fn made_in(
     apart: BorrowedFd<'_>,
     attr: &Attr,
-    (new, own): (&NewDir, &DirToMake),
+    (new, own): (&NewDir, &Attr),
     dir: BorrowedFd<'_>,
 ) -> pfs::Work<Made> {
     open_up(apart, attr)?;
@@ -212,10 +203,10 @@ fn made_in(
     made
 }
 
-/// Marks what was made in `apart`, and gives it its owner, its first mode and its name.
+/// Marks what was made in `apart`, and gives it its owner and its name.
 fn named_from(
     apart: BorrowedFd<'_>,
-    (new, own): (&NewDir, &DirToMake),
+    (new, own): (&NewDir, &Attr),
     dir: BorrowedFd<'_>,
 ) -> pfs::Work<Made> {
     let there = sys::open(apart, MADE, DIR, 0).during("open directory")?;
@@ -228,7 +219,7 @@ fn named_from(
     let mark = drain::made_for(sys::my_ids().0);
     // Without a mark it is listed if the drain is killed before it has noted that it is there.
     let _ = sys::set_xattr(made.as_fd(), mark, &mark_of(new));
-    begin_to_dress(there.as_fd(), own);
+    give_to_owner(there.as_fd(), own);
     let known = Identity::of_dir(&sys::stat(made.as_fd(), b"").during("stat")?);
     match sys::rename_noreplace(apart, MADE, dir, new.path.name()) {
         Ok(()) => Ok(Made::Apart(known)),
