@@ -138,6 +138,10 @@ impl Unserved {
         let storage = printable(self.storage.as_os_str().as_bytes());
         let (root, uid) = (self.root.display(), self.uid);
         match self.process {
+            // It would have answered.
+            Some(process) if uid == sys::my_ids().0 => {
+                format!("{root}\n  its bridge (process {process}) begins or ends just now")
+            }
             Some(process) => format!(
                 "{root}\n  served by the bridge of user {uid} (process {process}), with its storage in {storage}\n  only that user can ask it: forebay status --buffer {}",
                 path(&self.root),

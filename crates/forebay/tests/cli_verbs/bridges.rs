@@ -11,7 +11,11 @@ fn status_tells_of_a_buffer_that_nobody_serves_and_that_may_hold_something() {
     let ask = ["status", "--buffer", "pfs"];
     let status = stage.say(&ask).ends_with(0).prints("no bridge runs");
     let status = status.prints("may hold what the PFS does not have");
-    let drain = status.out.split("run there: forebay ").nth(1).unwrap();
+    let drain = status
+        .out
+        .split("run there as that user: forebay ")
+        .nth(1)
+        .unwrap();
     let words: Vec<&str> = drain.split_whitespace().collect();
     stage.say(&words).ends_with(0);
     assert_eq!(stage.on_pfs()["f"], "text\n");
