@@ -143,10 +143,7 @@ impl Strand for Dress {
             }
             (DressState::Dressing(wearer), Got::Did(Err(trouble))) => {
                 match trouble.errno {
-                    // Others have moved or removed it before it had its attributes, or those are new.
-                    libc::EEXIST | libc::ENOENT | libc::ENOTDIR => {
-                        sheet.leave(&wearer.path, 0, Reason::Changed);
-                    }
+                    libc::EEXIST => sheet.leave(&wearer.path, 0, Reason::Changed),
                     _ => sheet.refuse(&wearer.path, 0, trouble),
                 }
                 self.state = DressState::Next;

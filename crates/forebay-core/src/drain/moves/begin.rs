@@ -5,7 +5,7 @@ use crate::bridge::ReadSet;
 use crate::drain::drain_facts::DrainFacts;
 use crate::drain::reserved_names::{TemporaryNames, waiting_path};
 use crate::drain::rules::{
-    all_speakers, has_contents, has_to_leave, hides_itself, holds_something_hidden,
+    OURS, all_speakers, has_contents, has_to_leave, hides_itself, holds_something_hidden,
     holds_something_moved, is_marked_upwards, is_obstructed, is_replaced, is_wanted, obstacle,
     read, speakers_of, unsettled,
 };
@@ -323,7 +323,7 @@ impl Move {
         }
         self.may_have_been_made = record.drained.is_some();
         let knows_it = facts.knows_dirs() && record.replaces.is_some();
-        if self.may_have_been_made && knows_it {
+        if self.may_have_been_made && record.drained != Some(OURS) && knows_it {
             // It is known to have been there; perhaps others have moved or removed it.
             self.is_unmarked = true;
         }
