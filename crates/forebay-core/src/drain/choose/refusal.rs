@@ -113,6 +113,10 @@ impl Conflict {
             // A directory with things in it was refused, but for ours.
             _ if self.is_in_other_dir => return None,
             None if !covers && !is_replaced && !self.lacks_dir => REPLACES_NOTHING,
+            // What was drained into it is in the one that others have moved, and must not count as theirs when that is back.
+            None if record.kind == Kind::Dir && record.drained.is_some() && side == Side::Ours => {
+                HAS_GONE
+            }
             _ if record.kind == Kind::Dir && side == Side::Theirs && !goes => why_no_dir(record),
             Some(theirs) if self.is_of_both && is_drained_to(theirs) => REPLACES_NOTHING,
             _ => return None,
@@ -120,6 +124,9 @@ impl Conflict {
         Some(why.to_owned())
     }
 }
+
+/// Why a directory that a drain has made is not made anew because somebody says so.
+const HAS_GONE: &str = "others have moved or removed the directory that a drain had made: put it back; or drain again, which makes it again where something is to come into it";
 
 /// Why a directory is not chosen about.
 const IS_DIR: &str = "it is a directory of the buffer: take ours, and a file of theirs goes; if theirs is a directory as well, take ours or theirs; else move what is theirs out of the way on the PFS and drain again, or rename or remove ours with `forebay run` and take theirs then, if it is still listed";
