@@ -87,8 +87,8 @@ fn ensure_dir(
     Ok(Identity::of_dir(&found))
 }
 
-/// Gives a new directory, which only this user can enter, its owner: what others move meanwhile is not to be one of root's. If that fails it stays
-/// so, and what it gets at the end tells.
+/// Gives a new directory, which only this user can enter, its owner: what others move meanwhile is not to be one of root's. Where that fails, the
+/// attributes that it gets at the end fail as well, and tell why.
 fn give_to_owner(dir: BorrowedFd<'_>, own: &Attr) {
     if sys::my_ids().0 == 0 {
         let _ = sys::chown(dir, b"", own.uid, own.gid);

@@ -60,11 +60,8 @@ impl Move {
         let mut marked = Vec::with_capacity(self.marked.len());
         for (path, record) in &self.marked {
             let now = facts.record(path)?.filter(|r| r.transit.is_some());
-            marked.extend(match (now, self.outcome.is_err()) {
-                (Some(now), _) => Some((path.clone(), now)),
-                (None, true) => None,
-                (None, false) => Some((path.clone(), record.clone())),
-            });
+            let record = now.or_else(|| self.outcome.is_ok().then(|| record.clone()));
+            marked.extend(record.map(|record| (path.clone(), record)));
         }
         let mut marked = marked.into_iter();
         let updates = if self.outcome.is_err() {
