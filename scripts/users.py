@@ -56,7 +56,7 @@ class Hands:
         except OSError as e:
             return errno.errorcode[e.errno]
 
-    def act(self, kind, base=None, path="", to_base=None, to="", mode=0, data="", slot=0, flags=0):
+    def act(self, kind, base=None, path="", to_base=None, to="", mode=0, data="", slot=0, flags=0, without=()):
         at, fd = self.where(base, path)
         if kind == "read":
             f = os.open(at, os.O_RDONLY, dir_fd=fd)
@@ -116,27 +116,29 @@ class Hands:
             writable = os.access(parent, os.W_OK | os.X_OK, dir_fd=fd)
             return [entry, writable, entry is not None and os.access(at, os.W_OK, dir_fd=fd)]
         elif kind == "walk":
-            # All that the user can look at, and read.
+            # All that the user can look at, and read; but for directories with the inodes `without`, and what is right in them.
             seen = []
 
-            def enter(at, fd):
+            def enter(at, fd, shows):
                 for name in NAMES:
                     path = os.path.join(at, name)
                     try:
                         s = os.stat(path, dir_fd=fd, follow_symlinks=False)
+                        is_dir = stat.S_ISDIR(s.st_mode)
                         size = s.st_size if stat.S_ISREG(s.st_mode) else 0
-                        seen.append([s.st_mode, s.st_uid, s.st_gid, size])
-                        if stat.S_ISDIR(s.st_mode):
-                            enter(path, fd)
-                        elif stat.S_ISREG(s.st_mode):
+                        if s.st_ino not in without if is_dir else shows:
+                            seen.append([s.st_mode, s.st_uid, s.st_gid, size])
+                        if is_dir:
+                            enter(path, fd, s.st_ino not in without)
+                        elif shows and stat.S_ISREG(s.st_mode):
                             r = os.open(path, os.O_RDONLY, dir_fd=fd)
                             seen.append(os.read(r, 1 << 16).decode())
                             os.close(r)
                     except OSError:
                         pass
-            enter(self.root, None)
+            enter(self.root, None, not without)
             for f in self.open.values():
-                enter(".", f)
+                enter(".", f, os.fstat(f).st_ino not in without)
             return seen
         return "ok"
 
@@ -185,6 +187,8 @@ class Machine:
         # Numbers of directories by their inodes on the PFS, and where they are in the twin by their inodes there.
         self.on_pfs, self.in_twin = {}, {}
         self.moved = False
+        # What each user could see in directories that a program has made, before others renamed something.
+        self.was_seen = {u[0]: [] for u in USERS}
         # What was done, to do it again.
         self.script, self.replayed = [], None
 
@@ -439,8 +443,10 @@ class Machine:
         return True
 
     def seen_by(self, user):
+        """All that the user can look at. What a program has made, a drain has put on the PFS and others have renamed goes on showing in the
+        buffer as it was."""
         roots = (self.twin, self.pfs)
-        return [seen for root in roots for seen in self.outside[user].ask(root, {"kind": "walk"})]
+        return self.was_seen[user] + [seen for root in roots for seen in self.outside[user].ask(root, {"kind": "walk"})]
 
     def is_in_a_stale_dir(self, user, op):
         is_stale = False
@@ -522,6 +528,9 @@ class Machine:
         ends = [self.twin_of(path) for path in (pfs_at, pfs_to)]
         if None in ends:
             return None
+        first = [inode for inode, number in self.in_twin.items() if number < self.first]
+        for some in self.was_seen:
+            self.was_seen[some] += self.outside[some].ask(self.twin, {"kind": "walk", "without": first})
         try:
             rename(*ends, flags)
         except OSError:
