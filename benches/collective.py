@@ -3,8 +3,10 @@
 
     cargo build --release -p forebay-mpiio
     benches/collective.py [--dir DIR] [--rounds N] [--repeats N] [--ranks 2,4] [--mpi mpich,openmpi] [--hints "name=value;..."]
+                          [--patterns small,block,lines,parts] [--gio DIR]
 
 Prints the median time of a call, and how many times faster it is with the layer. A ratio below 1 means that it is slower.
+With --gio the same accesses are also made by GIO, a library of that interface of its own: DIR/mpich and DIR/openmpi are its installations.
 Ranks on fewer cores than there are of them spend their time in turns of the scheduler: with MPICH, which polls, ratios of
 more ranks than cores say little.
 """
@@ -52,30 +54,41 @@ def main():
     parser.add_argument("--mpi", default="mpich,openmpi")
     parser.add_argument("--hints", default="")
     parser.add_argument("--best", action="store_true", help="compare the fastest calls instead: for a busy machine")
+    parser.add_argument("--patterns", default="small,block,lines,parts")
+    parser.add_argument("--gio")
     parser.add_argument("--library", default=str(HERE.parent / "target/release/libforebay_mpiio.so"))
     options = parser.parse_args()
-    print(f"{'MPI':8} {'ranks':>5} {'pattern':14} {'call':6} {'native ms':>10} {'layer ms':>10} {'faster':>7}")
+    if not os.path.exists(options.library):
+        sys.exit(f"{options.library}: build it first")
+    more = f" {'GIO ms':>10} {'faster':>7}" if options.gio else ""
+    print(f"{'MPI':8} {'ranks':>5} {'pattern':14} {'call':6} {'native ms':>10} {'layer ms':>10} {'faster':>7}{more}")
     with tempfile.TemporaryDirectory(dir=options.dir) as folder:
         for name in options.mpi.split(","):
             compiler, start = MPIS[name]
+            source = HERE / "programs/collective.c"
             program = f"{folder}/collective.{name}"
-            subprocess.run([compiler, "-O2", "-o", program, HERE / "programs/collective.c"], check=True)
+            subprocess.run([compiler, "-O2", "-o", program, source], check=True)
+            # What is run, and with which library in front.
+            ways = [(program, None), (program, options.library)]
+            if options.gio:
+                gio = f"{options.gio}/{name}"
+                program = f"{folder}/gio.{name}"
+                subprocess.run([compiler, "-O2", "-DWITH_GIO", f"-I{gio}/include", "-o", program, source, f"{gio}/lib/libgio.a"], check=True)
+                ways.append((program, None))
             for ranks in map(int, options.ranks.split(",")):
-                for pattern, size in PATTERNS:
-                    times = {None: {}, options.library: {}}
+                for pattern, size in (p for p in PATTERNS if p[0] in options.patterns.split(",")):
+                    times = [{} for _ in ways]
                     for _ in range(options.repeats):
-                        for library, so_far in times.items():
+                        for (program, library), so_far in zip(ways, times):
                             command = [program, f"{folder}/file", pattern, size, str(options.rounds)]
                             for direction, seconds in run(start, ranks, library, options.hints, command).items():
                                 so_far.setdefault(direction, []).extend(seconds)
                             os.unlink(f"{folder}/file")
                     for direction in ("write", "read"):
                         middle = min if options.best else statistics.median
-                        native, layer = (middle(t[direction]) * 1000 for t in times.values())
-                        print(
-                            f"{name:8} {ranks:5} {pattern + ' ' + size:14} {direction:6} {native:10.2f} {layer:10.2f} {native / layer:7.2f}",
-                            flush=True,
-                        )
+                        native, *others = (middle(t[direction]) * 1000 for t in times)
+                        told = "".join(f" {other:10.2f} {native / other:7.2f}" for other in others)
+                        print(f"{name:8} {ranks:5} {pattern + ' ' + size:14} {direction:6} {native:10.2f}{told}", flush=True)
 
 
 main()

@@ -5,12 +5,17 @@
  * PATTERN block: a three-dimensional array of SIZE^3 ints, block by block (ROMIO's coll_perf)
  *         small: SIZE small pieces on each rank, dealt out at random (an unstructured mesh, as E3SM's)
  *         lines: rows of SIZE doubles, dealt out one by one
- *         parts: one part of SIZE MiB on each rank */
+ *         parts: one part of SIZE MiB on each rank
+ * Built with WITH_GIO it makes the same accesses by the library GIO, which takes lists of them in place of views. */
 #include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef WITH_GIO
+#include <fcntl.h>
+#include <gio.h>
+#endif
 
 static int rank, size;
 
@@ -64,6 +69,87 @@ static MPI_Datatype lines(int doubles, size_t *bytes) {
     return type;
 }
 
+#ifdef WITH_GIO
+/* What a rank accesses, in bytes, in the order of its buffer. */
+static MPI_Offset count, *offsets, *lengths;
+
+static void add(MPI_Offset at, MPI_Offset length) {
+    static MPI_Offset room;
+    if (count == room) {
+        room = room ? 2 * room : 1024;
+        offsets = realloc(offsets, room * sizeof *offsets);
+        lengths = realloc(lengths, room * sizeof *lengths);
+    }
+    offsets[count] = at;
+    lengths[count++] = length;
+}
+
+/* What `type` describes from `begin` on: one of the types above. */
+static void list(MPI_Datatype type, MPI_Offset begin) {
+    int ints, places, types, combiner, length;
+    MPI_Type_get_envelope(type, &ints, &places, &types, &combiner);
+    if (combiner == MPI_COMBINER_NAMED || combiner == MPI_COMBINER_CONTIGUOUS) {
+        MPI_Type_size(type, &length);
+        add(begin, length);
+        return;
+    }
+    int *i = malloc(sizeof(int) * ints);
+    MPI_Aint *a = malloc(sizeof(MPI_Aint) * (places + 1));
+    MPI_Datatype of;
+    MPI_Type_get_contents(type, ints, places, types, i, a, &of);
+    if (combiner == MPI_COMBINER_HVECTOR) {
+        for (int n = 0; n < i[0]; n++) list(of, begin + n * a[0]);
+    } else if (combiner == MPI_COMBINER_HINDEXED) {
+        for (int n = 0; n < i[0]; n++) add(begin + a[n], i[1 + n]);
+    } else {
+        /* An array in equal blocks: size, rank, directions, then for each direction its size, two more, and the grid. */
+        int *all = i + 3, *grid = i + 12, at[3], from[3], to[3];
+        at[0] = rank / (grid[1] * grid[2]);
+        at[1] = rank / grid[2] % grid[1];
+        at[2] = rank % grid[2];
+        for (int d = 0; d < 3; d++) {
+            int part = (all[d] + grid[d] - 1) / grid[d];
+            from[d] = at[d] * part;
+            to[d] = from[d] + part < all[d] ? from[d] + part : all[d];
+        }
+        for (MPI_Offset x = from[0]; x < to[0]; x++)
+            for (MPI_Offset y = from[1]; y < to[1]; y++)
+                add(begin + ((x * all[1] + y) * all[2] + from[2]) * 4, (to[2] - from[2]) * 4);
+    }
+    free(i);
+    free(a);
+}
+#endif
+
+/* Seconds of one call. */
+static double transfer(const char *path, int is_read, MPI_Offset begin, MPI_Datatype type, void *bytes, size_t length) {
+    double start, took;
+#ifdef WITH_GIO
+    GIO_File file;
+    MPI_Offset at = 0, all = length, said;
+    (void)begin, (void)type;
+    if (GIO_open(MPI_COMM_WORLD, path, O_CREAT | O_RDWR, MPI_INFO_NULL, &file)) MPI_Abort(MPI_COMM_WORLD, 1);
+    MPI_Barrier(MPI_COMM_WORLD);
+    start = MPI_Wtime();
+    if (is_read) said = GIO_read_all(file, bytes, count, offsets, lengths, 1, &at, &all);
+    else said = GIO_write_all(file, bytes, count, offsets, lengths, 1, &at, &all);
+    took = MPI_Wtime() - start;
+    GIO_close(&file);
+    if (said != all) MPI_Abort(MPI_COMM_WORLD, 1);
+#else
+    MPI_File file;
+    MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file);
+    MPI_File_set_view(file, begin, MPI_BYTE, type, "native", MPI_INFO_NULL);
+    MPI_Barrier(MPI_COMM_WORLD);
+    start = MPI_Wtime();
+    if (is_read) MPI_File_read_all(file, bytes, (int)length, MPI_BYTE, MPI_STATUS_IGNORE);
+    else MPI_File_write_all(file, bytes, (int)length, MPI_BYTE, MPI_STATUS_IGNORE);
+    took = MPI_Wtime() - start;
+    MPI_File_close(&file);
+#endif
+    return took;
+}
+
 int main(int argc, char **argv) {
     size_t bytes = 0;
     MPI_Datatype type;
@@ -84,6 +170,9 @@ int main(int argc, char **argv) {
         MPI_Type_contiguous(bytes, MPI_BYTE, &type);
     }
     MPI_Type_commit(&type);
+#ifdef WITH_GIO
+    list(type, begin);
+#endif
     unsigned char *buffer = malloc(bytes), *back = malloc(bytes);
     uint64_t state = rank + 1;
     for (size_t i = 0; i < bytes; i++) buffer[i] = (unsigned char)next(&state);
@@ -91,16 +180,8 @@ int main(int argc, char **argv) {
     for (int direction = 0; direction < 2; direction++) {
         if (rank == 0) printf("%s %s", argv[2], direction ? "read" : "write");
         for (int round = -1; round < rounds; round++) {
-            MPI_File file;
-            MPI_File_open(MPI_COMM_WORLD, argv[1], MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file);
-            MPI_File_set_view(file, begin, MPI_BYTE, type, "native", MPI_INFO_NULL);
-            MPI_Barrier(MPI_COMM_WORLD);
-            double start = MPI_Wtime(), took, longest;
-            if (direction) MPI_File_read_all(file, back, (int)bytes, MPI_BYTE, MPI_STATUS_IGNORE);
-            else MPI_File_write_all(file, buffer, (int)bytes, MPI_BYTE, MPI_STATUS_IGNORE);
-            took = MPI_Wtime() - start;
+            double longest, took = transfer(argv[1], direction, begin, type, direction ? back : buffer, bytes);
             MPI_Reduce(&took, &longest, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
-            MPI_File_close(&file);
             if (rank == 0 && round >= 0) printf(" %.6f", longest);
         }
         if (rank == 0) printf("\n");
