@@ -19,6 +19,8 @@ fsx_version=0.3.2
 pjdfstest_version=0.2.2
 # Pinned: the tests compare every value of a log with what this release reads.
 pydarshan_version=3.5.0
+# An MPI library of the standard ABI of MPI 5. Debian 12 has none.
+standard_mpi_version=5.0.2
 
 build_packages=(gcc g++ make pkg-config clang libclang-dev librocksdb-dev)
 demo_packages=(lammps openmpi-bin)
@@ -100,16 +102,16 @@ install_foreign_suites() {
     done
 }
 
-# The reader of Darshan logs that ours is compared with, in a virtual environment of its own.
-install_pydarshan() {
-    local folder=$cache/pydarshan
-    if [ "$("$folder/bin/python" -c 'import importlib.metadata as m; print(m.version("darshan"))' 2>/dev/null)" \
-        = "$pydarshan_version" ]; then
+# A package of PyPI in a virtual environment of its own.
+install_from_pypi() {
+    local package=$1 version=$2 folder=$cache/$3
+    if [ "$("$folder/bin/python" -c 'import importlib.metadata as m, sys; print(m.version(sys.argv[1]))' "$package" 2>/dev/null)" \
+        = "$version" ]; then
         return 0
     fi
-    say "installing PyDarshan $pydarshan_version into $folder"
+    say "installing $package $version into $folder"
     /usr/bin/python3 -m venv --clear "$folder"
-    "$folder/bin/pip" install --quiet --disable-pip-version-check "darshan==$pydarshan_version"
+    "$folder/bin/pip" install --quiet --disable-pip-version-check "$package==$version"
 }
 
 case $mode in
@@ -125,7 +127,9 @@ case $mode in
         install_missing "${build_packages[@]}" "${demo_packages[@]}" "${test_packages[@]}"
         install_rust
         install_foreign_suites
-        install_pydarshan
+        # The reader of Darshan logs that ours is compared with.
+        install_from_pypi darshan "$pydarshan_version" pydarshan
+        install_from_pypi mpich "$standard_mpi_version" standard-mpi
         ;;
     *)
         fail "usage: scripts/setup.sh build|demo|test"

@@ -108,23 +108,25 @@ fn same(mpi: &Mpi, ranks: u32) {
     assert!(some > u64::from(half / 4), "{some} calls taken over");
 }
 
-#[test]
-fn mpich_gives_the_same_with_the_layer() {
-    match common::mpich() {
-        Ok(mpi) => same(&mpi, 2),
+/// The same with an MPI library, if that is there.
+fn same_with(mpi: Result<Mpi, String>, ranks: u32) {
+    match mpi {
+        Ok(mpi) => same(&mpi, ranks),
         Err(reason) => forebay_testkit::skip(&reason),
     }
+}
+
+#[test]
+fn mpich_gives_the_same_with_the_layer() {
+    same_with(common::mpich(), 2);
 }
 
 #[test]
 fn open_mpi_gives_the_same_with_the_layer() {
-    match common::open_mpi() {
-        Ok(mpi) => same(&mpi, 4),
-        Err(reason) => forebay_testkit::skip(&reason),
-    }
+    same_with(common::open_mpi(), 4);
 }
 
 #[test]
 fn a_library_of_the_standard_abi_gives_the_same_with_the_layer() {
-    same(&forebay_testkit::optional_data!(common::standard()), 2);
+    same_with(common::standard(), 2);
 }

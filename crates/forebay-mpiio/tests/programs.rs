@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 
-use common::{Mpi, Stage, with_each};
+use common::{Mpi, Stage, with_each, with_each_of_the_distribution};
 use forebay_core::collective::{LockProtocol, MeasuredLocks, mount_name};
 use forebay_testkit::{skip, skip_unless};
 
@@ -28,7 +28,7 @@ const EXCHANGE: (&str, &str) = ("FOREBAY_COLLECTIVE_HINTS", "forebay_collective=
 
 #[test]
 fn fortran_programs_of_all_three_kinds_are_served() {
-    with_each(|mpi| {
+    with_each_of_the_distribution(|mpi| {
         let fortran = mpi.c[0].replace("mpicc", "mpif90");
         for kind in ["INCLUDE", "MODULE", "F08"] {
             let stage = Stage::new();
@@ -50,7 +50,7 @@ fn fortran_programs_of_all_three_kinds_are_served() {
 
 #[test]
 fn hdf5_files_are_the_same_for_readers_with_and_without_the_layer() {
-    with_each(|mpi| {
+    with_each_of_the_distribution(|mpi| {
         let name = mpi.c[0].replace("mpicc.", "hdf5-");
         let flags = Command::new("pkg-config")
             .args(["--cflags", "--libs", &name])

@@ -209,6 +209,21 @@ pub fn pydarshan() -> Option<PathBuf> {
     None
 }
 
+/// The folder of an MPI library of the standard ABI as `scripts/setup.sh test` installs it, with `bin`, `include` and `lib`.
+///
+/// # Errors
+/// A text that says where it is missing.
+pub fn standard_mpi() -> Result<PathBuf, String> {
+    let folder = cache_dir().join("standard-mpi");
+    match folder.join("lib/libmpi_abi.so.1").is_file() {
+        true => Ok(folder),
+        false => Err(format!(
+            "no MPI library of the standard ABI in {} (scripts/setup.sh test installs it)",
+            folder.display()
+        )),
+    }
+}
+
 /// The folder with the sample logs of the Darshan project: `data/darshan-logs` below `$FOREBAY_SHARED`, or below
 /// `../shared` beside the workspace. For [`optional_data!`].
 ///

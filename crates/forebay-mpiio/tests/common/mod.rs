@@ -4,7 +4,6 @@
 //! |---|---|
 //! | `FOREBAY_MPIIO` | the library under test instead of the one that cargo has built with the tests |
 //! | `FOREBAY_TEST_DIR` | where programs and files are made (default `target/tmp`) |
-//! | `FOREBAY_STANDARD_MPI` | the folder of an MPI library of the standard ABI, with `bin`, `include` and `lib` |
 
 // Each test binary uses its own part of this.
 #![allow(dead_code)]
@@ -60,27 +59,32 @@ pub fn open_mpi() -> Result<Mpi, String> {
     })
 }
 
-/// Runs a test with each MPI library of the distribution.
-pub fn with_each(test: fn(&Mpi)) {
-    for mpi in [mpich(), open_mpi()] {
+/// A library of the standard ABI.
+pub fn standard() -> Result<Mpi, String> {
+    let root = forebay_testkit::standard_mpi()?.display().to_string();
+    Ok(Mpi {
+        c: words(&format!("{root}/bin/mpicc_abi")),
+        start: words(&format!("{root}/bin/mpiexec")),
+    })
+}
+
+fn with(libraries: &[Result<Mpi, String>], test: fn(&Mpi)) {
+    for mpi in libraries {
         match mpi {
-            Ok(mpi) => test(&mpi),
-            Err(reason) => forebay_testkit::skip(&reason),
+            Ok(mpi) => test(mpi),
+            Err(reason) => forebay_testkit::skip(reason),
         }
     }
 }
 
-/// A library of the standard ABI, from `pip download mpich`, say. No distribution has one yet.
-pub fn standard() -> Result<Mpi, String> {
-    let root = std::env::var("FOREBAY_STANDARD_MPI")
-        .map_err(|_| "FOREBAY_STANDARD_MPI names no MPI library of the standard ABI".to_owned())?;
-    let compile = format!(
-        "gcc -D_GNU_SOURCE -DSTANDARD_ABI -I{root}/include -L{root}/lib -Wl,-rpath,{root}/lib -l:libmpi_abi.so.1"
-    );
-    Ok(Mpi {
-        c: words(&compile),
-        start: words(&format!("{root}/bin/mpiexec")),
-    })
+/// Runs a test with MPICH, Open MPI and a library of the standard ABI.
+pub fn with_each(test: fn(&Mpi)) {
+    with(&[mpich(), open_mpi(), standard()], test);
+}
+
+/// Runs a test that needs Fortran or libraries above MPI with those of the distribution.
+pub fn with_each_of_the_distribution(test: fn(&Mpi)) {
+    with(&[mpich(), open_mpi()], test);
 }
 
 /// The library under test.

@@ -3,11 +3,7 @@
  * layer, the output must be the same.
  *
  * usage: cases FILE FIRST NUMBER     (cases FIRST to FIRST + NUMBER - 1) */
-#ifdef STANDARD_ABI
-#include <mpi_abi.h>
-#else
 #include <mpi.h>
-#endif
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -87,7 +83,7 @@ static void give_blocks(Dice *dice, Dice *own, View *view, int wide) {
     }
     int how = below(own, same ? 6 : 4);
     if (mine == 0) how = 1;
-#ifdef STANDARD_ABI
+#ifdef MPI_ABI
     if (how == 3) how = 2; /* ROMIO of MPICH 5.0.2 ends in an assertion when it takes some of these apart */
 #endif
     switch (how) {
