@@ -32,7 +32,7 @@ test_packages=(
     nodejs
     chromium fonts-dejavu-core
     # Part of an ordinary system, but not of small images.
-    e2fsprogs xfsprogs mount procps
+    e2fsprogs xfsprogs mount procps iproute2
 )
 
 say() { printf 'setup: %s\n' "$*"; }

@@ -168,17 +168,23 @@ pub fn assign(processes: &[Process]) -> Ranks {
     }
     tree.children_follow(&mut roles);
     let above = tree.above_ranks(&roles);
-    let mut outside = Vec::new();
+    let (mut outside, mut reaches) = (Vec::new(), HashSet::new());
     for at in tree.in_order() {
         let process = &processes[at];
         if roles[at] != Role::Silent {
             continue;
         }
         let is_wrapper = is_any(process, WRAPPERS);
-        // Whatever a launcher reaches other nodes by: a script in the place of ssh.
-        let parent = tree.parent[at].map(|parent| &processes[parent]);
-        let by_launcher = !launches.is_empty() && parent.is_some_and(|p| is_any(p, LAUNCHERS));
-        if is_any(process, LAUNCHERS) || (is_wrapper && (above.contains(&at) || by_launcher)) {
+        // Whatever a launcher reaches other nodes by: a script in the place of ssh, and the programs of that.
+        let by_launcher = !launches.is_empty()
+            && tree.parent[at].is_some_and(|parent| {
+                let above = &processes[parent];
+                reaches.contains(&parent) || is_any(above, LAUNCHERS) && !is_any(above, &[FOREBAY])
+            });
+        if by_launcher {
+            reaches.insert(at);
+        }
+        if is_any(process, LAUNCHERS) || by_launcher || is_wrapper && above.contains(&at) {
             roles[at] = Role::Launcher;
         }
         outside.push(workers::Member {

@@ -325,11 +325,14 @@ fn processes_that_are_each_others_parent_do_not_hang() {
 fn a_script_by_which_a_launcher_reaches_a_node_is_no_step() {
     let job = [
         process(10, 1, "mpiexec.mpich"),
-        process(11, 10, "bash"),
+        process(11, 10, "nsenter"),
+        process(12, 11, "sed"),
         rank(process(20, 99, "sim"), 0, 2, 7),
         rank(process(21, 99, "sim"), 1, 2, 7),
-        process(30, 1, "post.py"),
+        process(30, 1, "forebay"),
+        process(31, 30, "post.py"),
     ];
-    let launcher = Role::Launcher;
-    assert_eq!(assign(&job).roles, [launcher, launcher, r(0), r(1), r(2)]);
+    let no = Role::Launcher;
+    let roles = [no, no, no, r(0), r(1), no, r(2)];
+    assert_eq!(assign(&job).roles, roles);
 }

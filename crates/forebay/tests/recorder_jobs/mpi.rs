@@ -1,8 +1,8 @@
 //! MPI programs on MPICH and Open MPI: ranks, shared and partly shared files, launches, and ranks that die.
 
-use crate::common::{find_program, need};
+use crate::common::{self, find_program, need};
 use crate::job::{Job, only, record, write};
-use crate::stage::Stage;
+use crate::stage::{Said, Stage, finish};
 use std::fs;
 use std::process::Command;
 
@@ -38,6 +38,7 @@ int main(int argc, char **argv) {
     MPI_Barrier(MPI_COMM_WORLD);
     if (strcmp(argv[2], "abort") == 0 && rank == 1) MPI_Abort(MPI_COMM_WORLD, 9);
     if (strcmp(argv[2], "kill") == 0 && rank == 1) raise(SIGKILL);
+    if (argv[2][0] == '/' && rank == 1) execl(argv[2], argv[2], NULL);
     if (strcmp(argv[2], "end") != 0) MPI_Barrier(MPI_COMM_WORLD);
     MPI_Finalize();
     return 0;
@@ -47,16 +48,24 @@ int main(int argc, char **argv) {
 struct Mpi {
     compiler: &'static str,
     launcher: &'static str,
+    /// The same on four nodes of `nodes.sh`, in the directory of the stage.
+    over_nodes: &'static str,
 }
 
 const MPICH: Mpi = Mpi {
     compiler: "mpicc.mpich",
     launcher: "mpiexec.mpich -n 4",
+    // By default its ranks look for each other in the memory of the machine.
+    over_nodes: "UCX_TLS=tcp,self mpiexec.mpich -launcher ssh -launcher-exec ./remote \
+                 -hosts 10.77.0.1,10.77.0.2,10.77.0.3,10.77.0.4 -ppn 1 -n 4",
 };
 const OPEN_MPI: Mpi = Mpi {
     compiler: "mpicc.openmpi",
     launcher: "OMPI_MCA_btl_vader_single_copy_mechanism=none \
                mpiexec.openmpi --allow-run-as-root --oversubscribe -n 4",
+    over_nodes: "OMPI_MCA_plm_rsh_agent=./remote OMPI_MCA_btl=tcp,self \
+                 mpiexec.openmpi --allow-run-as-root -x LD_PRELOAD -x FOREBAY_RECORD \
+                 -host 10.77.0.1,10.77.0.2,10.77.0.3,10.77.0.4 -n 4",
 };
 
 impl Mpi {
@@ -196,4 +205,62 @@ fn a_rank_in_a_shell_with_helpers_is_one_rank() {
         let bytes = job.bytes(&stage, &format!("w.{rank}"));
         assert_eq!(bytes, only(rank, 13, 13), "w.{rank}");
     }
+}
+
+/// Runs four ranks of the program on four nodes, under one `forebay record` that has its tables where all nodes see them.
+#[track_caller]
+fn over_nodes(mpi: &Mpi, stage: &Stage, end: &str) -> Said {
+    let script = format!("{} {} a {end}", mpi.over_nodes, stage.path("sim").display());
+    let mut command = stage.command("timeout");
+    command
+        .args([
+            "100",
+            "bash",
+            concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/nodes.sh"),
+        ])
+        .args([stage.path(""), "4".into(), common::forebay()])
+        .args([
+            "record",
+            "--log",
+            "job.darshan",
+            "--",
+            "bash",
+            "-c",
+            &script,
+        ]);
+    finish(command)
+}
+
+fn ranks_on_four_nodes(mpi: &Mpi) {
+    forebay_testkit::skip_unless!(
+        forebay_testkit::is_root(),
+        "only root makes namespaces of networks"
+    );
+    need!("ip", "nsenter", "unshare");
+    let Some(stage) = mpi.stage() else { return };
+    over_nodes(mpi, &stage, "end").ends_with(0);
+    let job = Job::of(&stage);
+    assert_eq!(job.log.job.nprocs, 4);
+    holds_launch(&job, &stage, "a", 0);
+    assert_eq!((job.line("launches"), job.line("nnodes")), ("4", "4"));
+    assert_eq!(job.line("hosts"), "node1,node2,node3,node4");
+
+    // A node ends, with all that runs on it, while the others wait for its rank.
+    let Some(stage) = mpi.stage() else { return };
+    let said = over_nodes(mpi, &stage, stage.path("fail").to_str().unwrap());
+    assert_ne!(said.code, 0, "{}", said.err);
+    let job = Job::of(&stage);
+    assert_eq!(job.log.job.nprocs, 4, "{}", said.err);
+    holds_launch(&job, &stage, "a", 0);
+    assert_eq!(job.line("nnodes"), "4");
+}
+
+#[test]
+fn ranks_on_four_nodes_leave_one_log_on_mpich() {
+    ranks_on_four_nodes(&MPICH);
+}
+
+#[test]
+fn ranks_on_four_nodes_leave_one_log_on_open_mpi() {
+    ranks_on_four_nodes(&OPEN_MPI);
 }
