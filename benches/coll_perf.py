@@ -123,6 +123,8 @@ def main():
     parser.add_argument("--buffer", type=int, help="bytes of an aggregator's buffer")
     parser.add_argument("--overlap", action="store_true", help="even domains alone, with the file read and written beside the exchange and in between")
     options = parser.parse_args()
+    if not os.path.exists(options.library):
+        sys.exit(f"{options.library}: build it first")
     methods = ["even overlap enable", "even overlap disable"] if options.overlap else METHODS
     nx, ny, nz = map(int, options.size.split("x"))
     megabytes = nx * ny * nz * 4 / 1e6

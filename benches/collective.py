@@ -3,10 +3,10 @@
 
     cargo build --release -p forebay-mpiio
     benches/collective.py [--dir DIR] [--rounds N] [--repeats N] [--ranks 2,4] [--mpi mpich,openmpi] [--hints "name=value;..."]
-                          [--patterns small,block,lines,parts] [--gio DIR]
+                          [--patterns small,block,lines,parts] [--gio DIR] [--best] [--library FILE]
 
 Prints the median time of a call, and how many times faster it is with the layer. A ratio below 1 means that it is slower.
-With --gio the same accesses are also made by GIO, a library of that interface of its own: DIR/mpich and DIR/openmpi are its installations.
+With --gio the same accesses are also made by the library GIO: DIR/mpich and DIR/openmpi are its installations.
 Ranks on fewer cores than there are of them spend their time in turns of the scheduler: with MPICH, which polls, ratios of
 more ranks than cores say little.
 """

@@ -169,6 +169,8 @@ def main():
     parser.add_argument("--forebay", default=str(RELEASE / "forebay"))
     parser.add_argument("--library", default=str(RELEASE / "libforebay_mpiio.so"))
     options = parser.parse_args()
+    if not os.path.exists(options.library):
+        sys.exit(f"{options.library}: build it first")
     if os.environ.get(INSIDE):
         return experiment(options)
     if os.geteuid() != 0 or not shutil.which("glusterd"):

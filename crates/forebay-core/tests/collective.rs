@@ -481,6 +481,7 @@ fn the_method_follows_the_locks_of_the_file_system() {
             protocol,
             aggregators,
             layout,
+            knows_servers: true,
         });
         assert!(!reason.is_empty() && used <= aggregators);
         (method, used)

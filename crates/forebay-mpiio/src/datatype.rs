@@ -64,9 +64,14 @@ fn take_apart_at(mpi: &Mpi, datatype: usize, contents: &Contents, depth: u32) ->
         return Ok(Datatype { map, extent });
     }
     let inside = |&handle: &usize| {
-        let inner = mpi.contents(handle)?;
-        let datatype = take_apart_at(mpi, handle, &inner, depth + 1);
-        if !is_predefined(mpi, &inner) {
+        let inner = mpi.contents(handle);
+        // Of a predefined type the contents are known.
+        let is_predefined = inner.as_ref().is_ok_and(|it| is_predefined(mpi, it));
+        let datatype = match inner {
+            Ok(inner) => take_apart_at(mpi, handle, &inner, depth + 1),
+            Err(failed) => Err(failed.into()),
+        };
+        if !is_predefined {
             mpi.free_type(handle);
         }
         datatype

@@ -9,6 +9,7 @@ use forebay_core::collective::{
     Arrangement, Extent, FileDomain, FileDomains, Groups, LayoutSource, LockTraffic, Method,
     Wishes, fitting_count, json_string, lock_traffic,
 };
+use forebay_types::OneLine;
 
 /// Domains that a text lists; there may be thousands.
 const MAX_DOMAINS: usize = 8;
@@ -133,6 +134,8 @@ pub struct Explanation<'a> {
     pub arrangement: Option<&'a Arrangement>,
     /// What became of them.
     pub tally: Tally,
+    /// Why the first of those that are unfit is, as far as rank 0 knows.
+    pub why_unfit: Option<&'static str>,
     /// The meters of all ranks, as words one behind the other.
     pub meters: &'a [u64],
 }
@@ -148,7 +151,7 @@ struct Prediction {
 struct Time {
     /// Seconds in calls.
     seconds: f64,
-    /// The share of them in which the file was read or written.
+    /// The share of them in which the file was read or written, or waited for.
     file: f64,
     /// The share in which anything else was done.
     exchange: f64,
@@ -175,7 +178,7 @@ impl Explanation<'_> {
         let share = |nanos: u64| nanos as f64 / slowest.call_nanos.max(1) as f64;
         Time {
             seconds: slowest.call_nanos as f64 / 1e9,
-            file: share(slowest.file_nanos),
+            file: share(slowest.file_nanos.max(slowest.waited_nanos)),
             exchange: share(slowest.call_nanos.saturating_sub(slowest.waited_nanos)),
             both: share(slowest.file_nanos.saturating_sub(slowest.waited_nanos)),
         }
@@ -223,30 +226,37 @@ impl Explanation<'_> {
 
     /// For a terminal.
     pub fn to_text(&self) -> String {
-        let mut text = format!("forebay collective {}\n", self.path.display());
+        let path = self.path.to_string_lossy();
+        let mut text = format!("forebay collective {}\n", OneLine(&path));
         let mut row = |name: &str, value: String| {
             // A string takes whatever is written to it.
             let _ = writeln!(text, "  {name:<10} {value}");
         };
         let tally = self.tally;
+        let why = self.why_unfit.map(|why| format!(" ({why})"));
         row(
             "calls",
             format!(
                 "{} carried out: {} by aggregators, {} by each rank for itself; {} left to the MPI library: {} as good there, {} in \
-                 atomic mode, {} of a kind that is left",
+                 atomic mode, {} of a kind that is left{}",
                 tally.taken(),
                 tally.exchanged,
                 tally.direct,
                 tally.left(),
                 tally.as_good,
                 tally.atomic,
-                tally.unfit
+                tally.unfit,
+                why.unwrap_or_default()
             ),
         );
         let Some(arranged) = self.arrangement else {
+            let since = match tally.taken() {
+                0 => "",
+                _ => " in the end",
+            };
             row(
                 "chosen",
-                "the MPI library: the file is left to it as a whole".to_owned(),
+                format!("the MPI library: the file is left to it as a whole{since}"),
             );
             return text;
         };
@@ -260,10 +270,14 @@ impl Explanation<'_> {
                 arranged.source.in_words(),
             ),
         );
+        let for_none = match tally.exchanged {
+            0 => "for calls by aggregators, of which there was none: ",
+            _ => "",
+        };
         row(
             "chosen",
             format!(
-                "{}, {} aggregators of {} ranks, buffers of {} bytes: {}",
+                "{for_none}{}, {} aggregators of {} ranks, buffers of {} bytes: {}",
                 arranged.method.in_words(),
                 arranged.aggregators.len(),
                 self.meters().count(),
@@ -328,7 +342,10 @@ impl Explanation<'_> {
         }
         if let Some(hints) = self.hints() {
             row("hints", format!("FOREBAY_COLLECTIVE_HINTS=\"{hints}\""));
-            row("policy", format!("{} {hints}", self.path.display()));
+            // A path of several lines can't be in a policy.
+            if OneLine(&path).to_string() == path {
+                row("policy", format!("{path} {hints}"));
+            }
         }
         text
     }
@@ -338,7 +355,7 @@ impl Explanation<'_> {
         let tally = self.tally;
         let time = self.time();
         let mut json = format!(
-            "{{\"path\":{},\"ranks\":{},\"calls\":{{\"exchanged\":{},\"direct\":{},\"left_as_good\":{},\"left_atomic\":{},\"left_unfit\":{}}},\
+            "{{\"path\":{},\"ranks\":{},\"calls\":{{\"exchanged\":{},\"direct\":{},\"left_as_good\":{},\"left_atomic\":{},\"left_unfit\":{}}},\"left_unfit_because\":{},\
              \"pieces\":{},\"bytes\":{},\"file_calls\":{},\"rounds\":{},\"buffer_bytes\":{},\"seconds\":{},\"file_share\":{},\"overlap_share\":{}",
             json_string(&self.path.to_string_lossy()),
             self.meters().count(),
@@ -347,6 +364,7 @@ impl Explanation<'_> {
             tally.as_good,
             tally.atomic,
             tally.unfit,
+            self.why_unfit.map_or("null".to_owned(), json_string),
             self.sum(|m| m.pieces),
             self.sum(|m| m.piece_bytes),
             self.sum(|m| m.file_calls),

@@ -8,6 +8,7 @@ use forebay_core::collective::{
     Access, Arrangement, CallToCapture, CarriedOutBy, LeftOut, MeasuredLocks, PfsFacts, Striping,
     View, Wishes,
 };
+use forebay_types::OneLine;
 use rustix::io::Errno;
 
 use crate::buffers::Buffers;
@@ -17,13 +18,13 @@ use crate::explain::{Explanation, Tally};
 use crate::mpi::{Communicator, Failed, Mpi};
 use crate::output;
 use crate::settings;
-use crate::storage::{self, Purpose, Storage};
+use crate::storage::{self, Identity, Purpose, Storage};
 use crate::trace;
 
 static FILES: Mutex<BTreeMap<usize, Arc<Mutex<File>>>> = Mutex::new(BTreeMap::new());
 
-/// An aggregator has no more than this, in buffers of the size that is asked for, unless it reads and writes beside the exchange.
-const BUFFERS: u64 = 3;
+/// What a file gets of a closed one is at most so many buffers of its own size, and with a second part of the file so many.
+const BUFFERS: [u64; 2] = [3, 5];
 
 /// Files that are open at a time, with a communicator each, of which an MPI library has a limited number (MPICH: 2,048 with those of
 /// the program). Further ones are left to it.
@@ -48,6 +49,8 @@ pub struct File {
     pub begun: Option<Begun>,
     /// What became of its collective calls.
     pub tally: Tally,
+    /// Why the first of them that is unfit was left to the MPI library, as far as this process knows.
+    pub why_unfit: Option<&'static str>,
     /// What hints of the program ask for.
     asked: Wishes,
     /// They have changed since the file was arranged. Only what rank 0 has here counts.
@@ -64,8 +67,8 @@ pub struct File {
 /// A file that was arranged.
 #[derive(Debug)]
 struct Kept {
-    /// Another file may have its path since.
-    inode: u64,
+    /// What its path led to, as this process saw it. Another file may have that path since.
+    identity: Identity,
     /// As this process has it open, from the first time on that it needs it: what was written by it is synced and closed by it.
     storage: Option<Arc<Storage>>,
 }
@@ -119,9 +122,11 @@ pub fn known(handle: usize) -> Option<Arc<Mutex<File>>> {
     files().get(&handle).cloned()
 }
 
-/// May this process remember another file?
+/// May this process remember another file? Each may take a descriptor, of which the program is to keep most.
 pub fn has_room() -> bool {
-    files().len() < MAX_FILES
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let descriptors = limit.map_or(usize::MAX, |limit| (limit / 8) as usize);
+    files().len() < MAX_FILES.min(descriptors)
 }
 
 /// The first half of a split collective call, in which all is done.
@@ -168,10 +173,11 @@ pub fn remember(mpi: Mpi, opened: Opened) -> Result<(), Failed> {
     let processes = mpi.split(opened.communicator)?;
     let path = std::path::absolute(&opened.path).unwrap_or(opened.path);
     let mut kept = None;
-    let (here, told) = arrange(&mpi, processes, &path, purpose, opened.asked, &mut kept)?;
+    let arranged = arrange(&mpi, processes, &path, purpose, opened.asked, &mut kept);
+    let (here, told) = arranged.inspect_err(|_| mpi.free(processes))?;
     let buffers = here.as_ref().map(|here| {
-        let most_bytes = BUFFERS * here.arrangement.buffer_bytes;
-        Buffers::new(most_bytes)
+        let arranged = &here.arrangement;
+        Buffers::new(BUFFERS[usize::from(arranged.overlaps)] * arranged.buffer_bytes)
     });
     let file = File {
         mpi,
@@ -184,6 +190,7 @@ pub fn remember(mpi: Mpi, opened: Opened) -> Result<(), Failed> {
         path,
         begun: None,
         tally: Tally::default(),
+        why_unfit: None,
         asked: opened.asked,
         is_outdated: false,
         told,
@@ -198,10 +205,10 @@ pub fn remember(mpi: Mpi, opened: Opened) -> Result<(), Failed> {
 struct Word {
     /// The number of its node.
     node: u64,
-    /// The file that its path leads to, if this layer can take it over there.
-    file: Option<(u64, i64)>,
-    /// Aggregators that its node may have on a local file system.
-    local: u32,
+    /// The type of the file system to which its path leads, if this layer can take the file over there.
+    fs_type: Option<i64>,
+    /// Processors of its node.
+    processors: u32,
     /// What the lock probe has measured. Of this and all that follows only what rank 0 tells counts.
     measured: Option<MeasuredLocks>,
     striping: Option<Striping>,
@@ -210,13 +217,12 @@ struct Word {
 }
 
 impl Word {
-    /// What this process has to tell of the file, for which its program asks `asked`.
-    fn of(path: &Path, is_first: bool, mut asked: Wishes) -> Self {
-        let identity = storage::identify(path).ok();
+    /// What this process has to tell of the file, to which its path leads, and for which its program asks `asked`.
+    fn of(path: &Path, identity: Option<Identity>, is_first: bool, mut asked: Wishes) -> Self {
         let mut word = Word {
             node: crate::node::number(),
-            file: None,
-            local: crate::node::aggregators(),
+            fs_type: None,
+            processors: crate::node::processors(),
             measured: None,
             striping: None,
             told: Told {
@@ -231,7 +237,7 @@ impl Word {
         let Some(identity) = identity.filter(|_| !word.wishes.is_off()) else {
             return word;
         };
-        word.file = Some((identity.inode, identity.fs_type));
+        word.fs_type = Some(identity.fs_type);
         if is_first {
             word.measured = settings::measured(identity.device);
             word.striping = storage::striping(path, &identity);
@@ -244,9 +250,12 @@ impl Word {
 
     /// As many words whatever it tells: the messages of all processes are equally long.
     fn to_words(&self) -> Vec<u64> {
-        let (inode, fs_type) = self.file.unwrap_or_default();
-        let mut words = vec![self.node, self.file.is_some().into(), inode];
-        words.extend([fs_type as u64, self.local.into(), self.told.to_word()]);
+        let mut words = vec![self.node, self.fs_type.is_some().into()];
+        words.extend([
+            self.fs_type.unwrap_or(0) as u64,
+            self.processors.into(),
+            self.told.to_word(),
+        ]);
         words.extend(MeasuredLocks::to_words(self.measured));
         words.extend(Striping::to_words(self.striping));
         words.extend(self.wishes.to_words());
@@ -258,9 +267,8 @@ impl Word {
         let &[
             node,
             has_file,
-            inode,
             fs_type,
-            local,
+            processors,
             told,
             protocol,
             granule,
@@ -274,8 +282,8 @@ impl Word {
         };
         Some(Word {
             node,
-            file: (has_file == 1).then_some((inode, fs_type as i64)),
-            local: u32::try_from(local).ok()?,
+            fs_type: (has_file == 1).then_some(fs_type as i64),
+            processors: u32::try_from(processors).ok()?,
             measured: MeasuredLocks::from_words([protocol, granule, servers]),
             striping: Striping::from_words([stripe_bytes, stripe_servers]),
             told: Told::from_word(told),
@@ -294,26 +302,26 @@ fn arrange(
     asked: Wishes,
     kept: &mut Option<Kept>,
 ) -> Result<(Option<Here>, Told), Failed> {
-    let mine = Word::of(path, processes.rank == 0, asked).to_words();
+    let identity = storage::identify(path).ok();
+    let is_it = |now: &Identity| kept.as_ref().is_none_or(|kept| kept.identity.is(now));
+    let identity = identity.filter(is_it);
+    let mine = Word::of(path, identity, processes.rank == 0, asked).to_words();
     let all = mpi.allgather(processes, &mine)?;
     let all: Option<Vec<Word>> = all.chunks(mine.len()).map(Word::from_words).collect();
     let all = all.ok_or(Failed)?;
     let first = all.first().ok_or(Failed)?;
-    let Some((inode, fs_type)) = first.file else {
+    let Some(fs_type) = first.fs_type else {
         return Ok((None, first.told));
     };
     // Where a file lies on the disk of one node, others may see it by NFS.
-    let is_same = |each: &Word| each.file.is_some_and(|(_, other)| other == fs_type);
-    if !all.iter().all(is_same) {
+    let is_same = |each: &Word| each.fs_type == Some(fs_type);
+    let Some(identity) = identity.filter(|_| all.iter().all(is_same)) else {
         return Ok((None, first.told));
-    }
+    };
     let kept = kept.get_or_insert(Kept {
-        inode,
+        identity,
         storage: None,
     });
-    if kept.inode != inode {
-        return Ok((None, first.told));
-    }
     let mut known = BTreeMap::new();
     let node = |each: &Word| {
         let next = known.len() as u32;
@@ -325,7 +333,7 @@ fn arrange(
         striping: first.striping,
         measured: first.measured,
     };
-    let arrangement = Arrangement::new(&first.wishes, pfs, &nodes, first.local);
+    let arrangement = Arrangement::new(&first.wishes, pfs, &nodes, first.processors);
     let mut here = Here {
         arrangement,
         nodes: known.len() as u32,
@@ -333,7 +341,9 @@ fn arrange(
     };
     if here.needs_storage(processes.rank) {
         if kept.storage.is_none() {
-            kept.storage = Storage::open(path, purpose, inode).ok().map(Arc::new);
+            kept.storage = Storage::open(path, purpose, &kept.identity)
+                .ok()
+                .map(Arc::new);
         }
         here.storage.clone_from(&kept.storage);
     }
@@ -445,7 +455,7 @@ impl File {
         };
         output::report(format_args!(
             "{}\t{method}\t{aggregators} aggregators\t{} calls taken over\t{} left\tlocks: {locks}\n",
-            self.path.display(),
+            OneLine(&self.path.to_string_lossy()),
             self.tally.taken(),
             self.tally.left()
         ));
@@ -453,7 +463,7 @@ impl File {
 
     /// Tells what became of the calls, if that is wanted. Collective.
     fn explain(&self) -> Result<(), Failed> {
-        if self.told.explains {
+        if self.told.explains && self.tally.taken() + self.tally.left() > 0 {
             let mine = self.buffers.meter().to_words();
             let meters = self.mpi.allgather(self.processes, &mine)?;
             if self.processes.rank == 0 {
@@ -461,6 +471,7 @@ impl File {
                     path: &self.path,
                     arrangement: self.here.as_ref().map(|here| &here.arrangement),
                     tally: self.tally,
+                    why_unfit: self.why_unfit,
                     meters: &meters,
                 });
             }

@@ -1,6 +1,6 @@
 //! The collective layer: carries out the collective reads and writes of unmodified MPI programs.
 //!
-//! A preload library. It takes over blocking collective reads and writes where an exchange pays, and leaves all else to
+//! A preload library. It takes over blocking and split collective reads and writes where an exchange pays, and leaves all else to
 //! the MPI library, whose handles stay the program's. Policy is in [`forebay_core::collective`]; this crate asks the MPI
 //! library what a call means, moves bytes between processes, and reads and writes the file. One library serves MPICH,
 //! Open MPI and the standard ABI: handles are words, constants are looked up ([`abi`]).

@@ -2,9 +2,6 @@
 
 use std::sync::OnceLock;
 
-/// The most aggregators on a node whose file system has no locks to share. More only take the cores of the program.
-const MAX_LOCAL_AGGREGATORS: u32 = 4;
-
 /// A number that all processes on this node have, and those of no other node: its boot id, or else its name.
 pub fn number() -> u64 {
     static NUMBER: OnceLock<u64> = OnceLock::new();
@@ -19,8 +16,12 @@ pub fn number() -> u64 {
     })
 }
 
-/// How many aggregators this node can have where clients share no locks.
-pub fn aggregators() -> u32 {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    (cores as u32).clamp(1, MAX_LOCAL_AGGREGATORS)
+/// Processors of this node, whichever of them this process may run on.
+pub fn processors() -> u32 {
+    let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+    let is_one = |line: &&str| {
+        let number = line.strip_prefix("cpu");
+        number.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+    };
+    stat.lines().filter(is_one).count() as u32
 }

@@ -1,7 +1,7 @@
 //! What this layer writes for people, for the recorder and for the laboratory.
 //!
-//! None of it is I/O of the program: it goes to the kernel past libc, so that neither the recorder nor the library of the buffer
-//! sees it. What can't be written is no reason to fail a program.
+//! None of it is I/O of the program: into files it goes by system calls past libc, so that neither the recorder nor the library of the
+//! buffer sees it. What can't be written is no reason to fail a program.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -131,11 +131,7 @@ fn add_line(file: &OwnedFd, path: &Path, line: &str) -> Result<(), NotTraced> {
     };
     let text = format!("{parted}{line}");
     let after = size.saturating_add(text.len() as u64);
-    // Beyond its limit of file sizes a program gets a signal, which ends it.
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
-    if limit.is_some_and(|limit| after.max(size.saturating_add(MARK_BYTES)) > limit) {
-        return Err(Errno::FBIG.into());
-    }
+    check_limit(after.max(size.saturating_add(MARK_BYTES)))?;
     if after > MAX_TRACE_BYTES {
         write_all(file, &format!("{parted}{}", cut_off_line()))?;
         return Err(NotTraced::Full);
@@ -168,7 +164,19 @@ fn ends_a_line(path: &Path, size: u64) -> bool {
 }
 
 fn append(path: &Path, mode: u32, text: &str) -> Result<(), Errno> {
-    write_all(&open_to_append(path, mode)?, text)
+    let file = open_to_append(path, mode)?;
+    let size = rustix::fs::fstat(&file)?.st_size as u64;
+    check_limit(size.saturating_add(text.len() as u64))?;
+    write_all(&file, text)
+}
+
+/// May a file become so long? Beyond its limit of file sizes a program gets a signal, which ends it.
+fn check_limit(bytes: u64) -> Result<(), Errno> {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
+    match limit.is_some_and(|limit| bytes > limit) {
+        true => Err(Errno::FBIG),
+        false => Ok(()),
+    }
 }
 
 fn open_to_append(path: &Path, mode: u32) -> Result<OwnedFd, Errno> {

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use forebay_core::collective::{MeasuredLocks, SETTINGS, Wishes, measurements_file, mount_name};
 use forebay_count::ENV_RECORD_DIR;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::mpi::Mpi;
@@ -67,13 +67,22 @@ pub fn measured(device: (u32, u32)) -> Option<MeasuredLocks> {
     MeasuredLocks::find(&kept, &mount_name(&mounts, device)?)
 }
 
-/// A text, read without libc: the recorder is not to count it as I/O of the program.
+/// More than this is none of the texts below.
+const MAX_TEXT_BYTES: usize = 64 << 20;
+
+/// A text, read without libc: the recorder is not to count it as I/O of the program. What is no file, or endless, has none.
 fn read(path: &str) -> Option<String> {
-    let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = rustix::fs::open(path, flags, Mode::empty()).ok()?;
+    let kind = rustix::fs::fstat(&file).ok()?.st_mode;
+    if !FileType::from_raw_mode(kind).is_file() {
+        return None;
+    }
     let (mut text, mut part) = (Vec::new(), [0; 8192]);
     loop {
         match rustix::io::read(&file, &mut part) {
             Ok(0) => return String::from_utf8(text).ok(),
+            Ok(_) if text.len() > MAX_TEXT_BYTES => return None,
             Ok(bytes) => text.extend(&part[..bytes]),
             Err(Errno::INTR) => {}
             Err(_) => return None,

@@ -51,9 +51,20 @@ pub fn identify(path: &Path) -> Result<Identity, Errno> {
         fs_type => Ok(Identity {
             inode: facts.ino(),
             fs_type,
-            device: (libc::major(facts.dev()), libc::minor(facts.dev())),
+            device: device(&facts),
             block_bytes: facts.blksize(),
         }),
+    }
+}
+
+fn device(facts: &fs::Metadata) -> (u32, u32) {
+    (libc::major(facts.dev()), libc::minor(facts.dev()))
+}
+
+impl Identity {
+    /// Is it the same file?
+    pub fn is(&self, other: &Identity) -> bool {
+        (self.device, self.inode) == (other.device, other.inode)
     }
 }
 
@@ -102,15 +113,16 @@ pub enum Purpose {
 }
 
 impl Storage {
-    /// Opens a file that exists, if it is the one with this inode number.
-    pub fn open(path: &Path, purpose: Purpose, inode: u64) -> Result<Self, Errno> {
+    /// Opens a file that exists, if it is this one.
+    pub fn open(path: &Path, purpose: Purpose, known: &Identity) -> Result<Self, Errno> {
         let file = OpenOptions::new()
             .read(purpose != Purpose::Write)
             .write(purpose != Purpose::Read)
             .custom_flags(libc::O_NOCTTY | libc::O_NONBLOCK)
             .open(path)
             .map_err(errno)?;
-        match file.metadata().map_err(errno)?.ino() == inode {
+        let facts = file.metadata().map_err(errno)?;
+        match (device(&facts), facts.ino()) == (known.device, known.inode) {
             true => Ok(Storage { file }),
             false => Err(Errno::STALE),
         }

@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use forebay_core::collective::{
-    Access, CarriedOutBy, LeftOut, MAX_PIECES, Share, Terms, TypeMap, Way, way,
+    Access, AccessError, CarriedOutBy, LeftOut, MAX_PIECES, Share, Terms, TypeMap, Way, way,
 };
 
 use crate::datatype::{self, Datatype, Unfit};
@@ -51,6 +51,18 @@ struct Part {
     access: Access,
 }
 
+/// Why a call is left to the MPI library.
+const VIEW: &str = "a view that is not taken apart";
+const DATATYPE: &str = "a data type that is not taken apart";
+const ARGUMENTS: &str = "arguments that MPI has to judge";
+const PIECES: &str = "more than a million pieces of a rank";
+
+/// The first word of a share: this process could do its part of the call; it could not; it has to read or write the file, and has not got
+/// it open.
+const ABLE: u64 = 1;
+const UNABLE: u64 = 0;
+const UNEQUIPPED: u64 = 2;
+
 /// Words of a share in a message. The last ones count if they are of rank 0: the file has to be arranged anew; calls are traced.
 const WORDS: usize = 8;
 
@@ -60,6 +72,7 @@ impl File {
     /// # Safety
     /// The arguments are those of the program's call.
     pub unsafe fn carry_out(&mut self, request: &Request) -> Result<Carried, Failed> {
+        let begin = Instant::now();
         let (mpi, processes) = (self.mpi, self.processes);
         let direction = request.direction;
         let unknown = |reason| (CarriedOutBy::MpiLibrary, Err(reason));
@@ -76,13 +89,17 @@ impl File {
         let equipped = here.storage.is_some() || !here.needs_storage(processes.rank);
         let part = self.part(request);
         let size = match (request.direction, &here.storage) {
-            (Direction::Read, Some(storage)) => storage.size().map_err(|_| Unfit),
+            (Direction::Read, Some(storage)) => storage.size().map_err(|_| ARGUMENTS),
             _ => Ok(0),
         };
         let share = part.as_ref().map_or(Share::default(), Part::share);
-        let able = part.is_ok() && size.is_ok() && equipped;
+        let able = match part.is_ok() && size.is_ok() {
+            _ if !equipped => UNEQUIPPED,
+            true => ABLE,
+            false => UNABLE,
+        };
         let mine: [u64; WORDS] = [
-            able.into(),
+            able,
             share.start,
             share.end,
             share.bytes,
@@ -98,10 +115,20 @@ impl File {
             // SAFETY: the caller's promise.
             return unsafe { self.carry_out(request) };
         }
+        let why = match (&part, &size) {
+            _ if !equipped => "the file can't be opened a second time",
+            (Err(why), _) | (_, Err(why)) => why,
+            _ => "what another rank has",
+        };
         let Some(mut part) = part
             .ok()
-            .filter(|_| all.chunks(WORDS).all(|one| one[0] == 1))
+            .filter(|_| all.chunks(WORDS).all(|one| one[0] == ABLE))
         else {
+            if all.chunks(WORDS).any(|one| one[0] == UNEQUIPPED) {
+                // Nor would a later call find the file open there.
+                self.here = None;
+            }
+            self.why_unfit.get_or_insert(why);
             self.tally.unfit += 1;
             self.trace(direction, unknown(LeftOut::Unknown))?;
             return Ok(Carried::Not);
@@ -151,7 +178,6 @@ impl File {
                 Some(region)
             }
         };
-        let begin = Instant::now();
         self.cut_off(&mut part, size)?;
         let moved = part.access.bytes();
         let call = Call {
@@ -168,7 +194,6 @@ impl File {
             Some(region) => call.perform(request.direction, region, &mut part.access, &mut buffers),
             None => Ok(call.alone(request.direction, &part.access, &mut buffers)),
         };
-        buffers.meter.call_nanos += begin.elapsed().as_nanos() as u64;
         let outcome = match outcome {
             Ok(outcome) => outcome,
             Err(failed) => {
@@ -181,6 +206,7 @@ impl File {
         buffers.keep_list(part.access, here.arrangement.buffer_bytes);
         self.buffers = buffers;
         let class = self.agree(outcome)?;
+        self.buffers.meter.call_nanos += begin.elapsed().as_nanos() as u64;
         if let Some(position) = part.position_after {
             mpi.seek(self.handle, position)?;
         }
@@ -200,46 +226,52 @@ impl File {
         Ok(())
     }
 
-    /// What this process has to do. Fails if this layer can't do it, or MPI has something to say about it.
-    fn part(&mut self, request: &Request) -> Result<Part, Unfit> {
-        let (mpi, view) = (&self.mpi, self.view.as_ref().ok_or(Unfit)?);
+    /// What this process has to do. Fails with a reason if this layer can't do it, or MPI has something to say about it.
+    fn part(&mut self, request: &Request) -> Result<Part, &'static str> {
+        let (mpi, view) = (&self.mpi, self.view.as_ref().ok_or(VIEW)?);
         let forbidden = match request.direction {
             Direction::Read => Purpose::Write,
             Direction::Write => Purpose::Read,
         };
-        let count = u64::try_from(request.count).map_err(|_| Unfit)?;
+        let count = u64::try_from(request.count).map_err(|_| ARGUMENTS)?;
         if self.purpose == forbidden || self.begun.is_some() {
-            return Err(Unfit);
+            return Err(ARGUMENTS);
         }
         let datatype = match count {
+            // MPI libraries hang if the type of one rank is wrong then.
             0 => Datatype {
                 map: TypeMap::default(),
                 extent: 0,
             },
             _ => {
-                mpi.check_committed(self.processes, request.datatype)?;
-                datatype::take_apart(mpi, request.datatype)?
+                let committed = mpi.check_committed(self.processes, request.datatype);
+                committed.map_err(|_| ARGUMENTS)?;
+                datatype::take_apart(mpi, request.datatype).map_err(|Unfit| DATATYPE)?
             }
         };
         if memory::is_nowhere(request.buffer, &datatype) {
-            return Err(Unfit);
+            return Err(ARGUMENTS);
         }
-        let bytes = datatype.map.bytes().checked_mul(count).ok_or(Unfit)?;
+        let bytes = datatype.map.bytes().checked_mul(count).ok_or(ARGUMENTS)?;
         let elements = bytes / view.element_bytes();
         if bytes % view.element_bytes() != 0 {
-            return Err(Unfit);
+            return Err("no whole elements of the view");
         }
         let position = match request.offset {
             Some(offset) => offset,
-            None => mpi.position(self.handle)?,
+            None => mpi.position(self.handle).map_err(|_| ARGUMENTS)?,
         };
-        let first = u64::try_from(position).map_err(|_| Unfit)?;
-        let first = first.checked_mul(view.element_bytes()).ok_or(Unfit)?;
-        let after = position.checked_add(elements as i64).ok_or(Unfit)?;
+        let first = u64::try_from(position).map_err(|_| ARGUMENTS)?;
+        let first = first.checked_mul(view.element_bytes());
+        let first = first.ok_or(ARGUMENTS)?;
+        let after = position.checked_add(elements as i64).ok_or(ARGUMENTS)?;
         let list = std::mem::take(&mut self.buffers.list);
-        let access = view.access_in(list, first, bytes)?;
+        let access = view.access_in(list, first, bytes).map_err(|e| match e {
+            AccessError::TooLarge => PIECES,
+            _ => VIEW,
+        })?;
         if access.pieces() > MAX_PIECES {
-            return Err(Unfit);
+            return Err(PIECES);
         }
         Ok(Part {
             datatype,

@@ -163,16 +163,24 @@ fn a_trace_that_cannot_be_written_is_said_once_and_the_program_goes_on() {
 }
 
 #[test]
-fn a_limit_of_file_sizes_ends_the_trace_and_not_the_program() {
+fn a_limit_of_file_sizes_ends_what_the_layer_writes_and_not_the_program() {
     with_each(|mpi| {
         let stage = Stage::new();
         let program = stage.compile(&mpi.c, COLL_PERF);
-        let (file, trace) = (stage.path("array"), stage.path("calls.json"));
-        let before = fs::File::create(&trace).unwrap();
-        before.set_len(32 << 20).unwrap();
+        let file = stage.path("array");
+        let [trace, report, explained] = ["calls.json", "report", "explained"].map(|name| {
+            let path = stage.path(name);
+            fs::File::create(&path).unwrap().set_len(32 << 20).unwrap();
+            path
+        });
         // In units of 512 bytes.
         let script = format!("ulimit -f 65536; exec '{program}' '{file}' 8 8 8 0 0 0 1");
-        let environment = [EXCHANGE, (TRACE, trace.as_str())];
+        let environment = [
+            EXCHANGE,
+            (TRACE, trace.as_str()),
+            ("FOREBAY_COLLECTIVE_REPORT", report.as_str()),
+            ("FOREBAY_COLLECTIVE_EXPLAIN", explained.as_str()),
+        ];
         let ran = stage.run_with(mpi, 3, true, &["sh", "-c", &script], &environment);
         let said = ran.succeeded().err;
         let told = format!("forebay: trace of collective calls {trace}: File too large");

@@ -30,17 +30,30 @@ pub(crate) fn collective_text(one: &Collective) -> String {
     let Some(method) = &one.method else {
         return "left to the MPI library as a whole".to_owned();
     };
+    let gathered = match one.calls.exchanged {
+        0 => "no call gathered".to_owned(),
+        calls => format!(
+            "{} gathered by {} ({method})",
+            units::count(calls, "call", "calls"),
+            units::count(one.aggregators.len() as u64, "aggregator", "aggregators"),
+        ),
+    };
     let mut text = format!(
-        "{} gathered by {} ({method}), {} by each rank for itself, {} left to the MPI library; {} ({}) became {} of the file in {}",
-        units::count(one.calls.exchanged, "call", "calls"),
-        units::count(one.aggregators.len() as u64, "aggregator", "aggregators"),
+        "{gathered}, {} by each rank for itself, {} left to the MPI library",
         number(one.calls.direct),
         number(one.left()),
-        units::count(one.pieces, "piece", "pieces"),
-        bytes(one.bytes),
-        units::count(one.file_calls, "read or write", "reads and writes"),
-        units::count(one.rounds, "round", "rounds"),
     );
+    if one.calls.exchanged + one.calls.direct > 0 {
+        text += &format!(
+            "; {} ({}) became {} of the file",
+            units::count(one.pieces, "piece", "pieces"),
+            bytes(one.bytes),
+            units::count(one.file_calls, "read or write", "reads and writes"),
+        );
+    }
+    if one.rounds > 0 {
+        text += &format!(" in {}", units::count(one.rounds, "round", "rounds"));
+    }
     if let Some((chosen, even)) = one.conflicts() {
         text += &match even.checked_sub(chosen) {
             Some(avoided @ 1..) => format!(

@@ -1,7 +1,7 @@
 //! What one process reads or writes in a collective call, in compressed form.
 //!
-//! A block of a many-dimensional array is thousands of small pieces of the file. As nested strides it is a few
-//! numbers, so every process can know the accesses of all, and nobody has to exchange lists of offsets.
+//! A block of a many-dimensional array is thousands of small pieces of the file. As nested strides it is a few numbers, and so a small
+//! message. Only pieces without a pattern are a list.
 
 use super::{Extent, MAX_OFFSET};
 use std::fmt;

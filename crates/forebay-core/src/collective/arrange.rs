@@ -423,17 +423,20 @@ impl Arrangement {
     pub const BUFFER_BYTES: u64 = 16 << 20;
     /// The largest buffer: lengths of messages are signed 32-bit numbers.
     pub const MAX_BUFFER_BYTES: u64 = 1 << 30;
-    /// The granule of a file system that does not tell: 1 MiB.
+    /// The granule of a file system that does not tell: 1 MiB. On one of this node, which has no locks, it is a page, so that small
+    /// regions have several aggregators, too.
     const GRANULE_BYTES: u64 = 1 << 20;
     /// A page: no file system locks less. A list of smaller granules could become too long.
     const LEAST_GRANULE_BYTES: u64 = 4096;
 
-    /// Arranges a file, `nodes[i]` being the node of rank `i`. `local` is the number of aggregators on a node where clients have
-    /// no locks to share.
+    /// Aggregators on a node whose file system has no locks to share, by default. More only take the processors of the program.
+    const MAX_LOCAL_AGGREGATORS: u32 = 4;
+
+    /// Arranges a file, `nodes[i]` being the node of rank `i`. Each node has so many processors, as far as is known.
     ///
     /// # Panics
     /// If there is no process.
-    pub fn new(wishes: &Wishes, pfs: PfsFacts, nodes: &[u32], local: u32) -> Self {
+    pub fn new(wishes: &Wishes, pfs: PfsFacts, nodes: &[u32], processors: u32) -> Self {
         let PfsFacts {
             fs_type,
             striping,
@@ -444,11 +447,15 @@ impl Arrangement {
             (None, Some(measured)) => (measured.protocol_on(fs_type), LockSource::Measured),
             (None, None) => (protocol_of(fs_type), LockSource::Type),
         };
+        let is_free = protocol == LockProtocol::None && !pfs_kind::may_wait(fs_type);
         let (granule, granule_source) = first_known(
             wishes.stripe_bytes,
             striping.map(|s| s.stripe_bytes),
             measured.and_then(|m| m.granule_bytes),
-            Self::GRANULE_BYTES,
+            match is_free {
+                true => Self::LEAST_GRANULE_BYTES,
+                false => Self::GRANULE_BYTES,
+            },
         );
         let (servers, servers_source) = first_known(
             wishes.servers,
@@ -460,8 +467,10 @@ impl Arrangement {
             granule.clamp(Self::LEAST_GRANULE_BYTES, Layout::MAX_GRANULE_BYTES),
             servers,
         );
-        let is_free = protocol == LockProtocol::None && !pfs_kind::may_wait(fs_type);
-        let default = if is_free { local.max(1) } else { 1 };
+        let default = match is_free {
+            true => processors.clamp(1, Self::MAX_LOCAL_AGGREGATORS),
+            false => 1,
+        };
         let per_node = wishes.per_node.unwrap_or(default);
         let most = wishes.aggregators.unwrap_or(u32::MAX);
         let available = aggregators(nodes, per_node, most).len() as u32;
@@ -476,6 +485,7 @@ impl Arrangement {
                     protocol,
                     aggregators: available,
                     layout,
+                    knows_servers: servers_source != LayoutSource::Assumed,
                 });
                 (choice.method, choice.aggregators, choice.reason)
             }
@@ -515,7 +525,7 @@ mod tests {
     };
 
     #[test]
-    fn hints_in_any_order_are_kept_and_nonsense_is_not() {
+    fn hints_are_kept_and_nonsense_is_not() {
         let mut wishes = Wishes::default();
         for (name, value) in [
             ("forebay_collective", "always"),
@@ -732,6 +742,38 @@ mod tests {
         let nothing = PfsFacts::of_type(LUSTRE);
         let assumed = arrange(&Wishes::default(), nothing);
         assert_eq!(assumed.layout_sources, [LayoutSource::Assumed; 2]);
+    }
+
+    /// Groups of one aggregator each would write one after the other.
+    #[test]
+    fn locks_on_servers_of_which_nobody_tells_the_number_make_no_groups() {
+        let nodes = [0, 1, 2, 3];
+        let on = |wishes: &Wishes, pfs| Arrangement::new(wishes, pfs, &nodes, 1);
+        let measured = PfsFacts {
+            measured: Some(MeasuredLocks {
+                servers: None,
+                ..MEASURED
+            }),
+            ..PfsFacts::of_type(FUSE)
+        };
+        let mut asked = Wishes::default();
+        asked.set("forebay_locks", "server");
+        let cases = [
+            (Wishes::default(), PfsFacts::of_type(LUSTRE)),
+            (Wishes::default(), measured),
+            (asked, PfsFacts::of_type(FUSE)),
+        ];
+        for (mut wishes, pfs) in cases {
+            let arranged = on(&wishes, pfs);
+            assert_eq!(arranged.protocol, LockProtocol::ServerSide);
+            assert_eq!(arranged.method, Method::Aligned);
+            assert_eq!(arranged.aggregators, nodes);
+            wishes.set("striping_factor", "1");
+            assert_eq!(
+                on(&wishes, pfs).method,
+                Method::GroupCyclic(Groups::Sequential)
+            );
+        }
     }
 
     #[test]

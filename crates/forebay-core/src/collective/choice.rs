@@ -13,6 +13,8 @@ pub struct Situation {
     pub aggregators: u32,
     /// How the file lies on the servers.
     pub layout: Layout,
+    /// Somebody has told on how many servers it lies.
+    pub knows_servers: bool,
 }
 
 /// A method, with what it needs and why it was chosen. It serves reads as well: with one owner for each granule, reads,
@@ -36,9 +38,15 @@ pub fn choose(situation: &Situation) -> MethodChoice {
         protocol,
         aggregators,
         layout,
+        knows_servers,
     } = *situation;
     assert!(aggregators > 0, "a collective call has an aggregator");
     match protocol {
+        LockProtocol::ServerSide if !knows_servers => with(
+            Method::Aligned,
+            aggregators,
+            "every server is on its own, but on how many the file lies is not known; aligned domains share no granule",
+        ),
         LockProtocol::ServerSide => by_server(aggregators, layout.servers),
         LockProtocol::None if layout.servers > 1 => by_server(aggregators, layout.servers),
         LockProtocol::ClientToken => with(

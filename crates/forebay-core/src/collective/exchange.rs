@@ -1,8 +1,8 @@
 //! The exchange plan: who sends what to whom in which round.
 //!
 //! An aggregator handles at most one buffer of its domain in a round. In a write the processes send it what they have of
-//! that window, then it writes; in a read it reads the window, then sends the parts to their processes. Every process
-//! can work out its own part of the plan from the accesses of all; no lists are exchanged.
+//! that window, then it writes; in a read it reads the window, then sends the parts to their processes. A process works out its own
+//! part of the plan from its access, an aggregator from the accesses of all.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -177,17 +177,11 @@ impl<'a> ExchangePlan<'a> {
         window: &FileDomain,
     ) -> impl Iterator<Item = (u64, u64)> + use<'a, 'p> {
         let access = &self.accesses[process];
-        let hull = access.hull();
-        let start = hull.map_or(u64::MAX, |hull| hull.start);
-        let end = hull.map_or(0, |hull| hull.end);
-        let pieces = window.pieces_from(start);
-        pieces
-            .take_while(move |piece| piece.start < end)
-            .filter_map(|piece| {
-                let begin = access.bytes_below(piece.start);
-                let bytes = access.bytes_below(piece.end) - begin;
-                (bytes > 0).then_some((begin, bytes))
-            })
+        pieces_about(access, window).filter_map(|piece| {
+            let begin = access.bytes_below(piece.start);
+            let bytes = access.bytes_below(piece.end) - begin;
+            (bytes > 0).then_some((begin, bytes))
+        })
     }
 
     /// The pieces that go between a process and the aggregator of a window, by offset.
@@ -198,7 +192,7 @@ impl<'a> ExchangePlan<'a> {
     ) -> impl Iterator<Item = Transfer> + use<'a, 'p> {
         let access = &self.accesses[process];
         let window = *window;
-        window.pieces().flat_map(move |piece| {
+        pieces_about(access, &window).flat_map(move |piece| {
             // In a piece of the window, buffer and file have the same distances; memory has the pieces one by one.
             let shift = piece.start - window.bytes_below(piece.start);
             let mut memory = None;
@@ -213,6 +207,16 @@ impl<'a> ExchangePlan<'a> {
             })
         })
     }
+}
+
+/// The pieces of a window between the first byte of an access and its last one.
+fn pieces_about(access: &Access, window: &FileDomain) -> impl Iterator<Item = Extent> + use<> {
+    let hull = access.hull();
+    let start = hull.map_or(u64::MAX, |hull| hull.start);
+    let end = hull.map_or(0, |hull| hull.end);
+    window
+        .pieces_from(start)
+        .take_while(move |piece| piece.start < end)
 }
 
 /// The number of the turn in which an aggregator works. One without a group has no bytes, so its turn does not matter.

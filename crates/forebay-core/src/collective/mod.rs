@@ -4,17 +4,19 @@
 //! *aggregators*, collect the pieces and write them in large runs. Which bytes go to which aggregator decides how
 //! often the file system has to move a lock from one client to another. This room decides that, and nothing else:
 //!
-//! - [`Access`]: what one process reads or writes, as strides, never as a list of every piece.
+//! - [`Access`]: what one process reads or writes, as strides where there is a pattern.
 //! - [`FileDomains`]: which aggregator has which bytes of the aggregate access region, by one of four methods.
 //! - [`ExchangePlan`]: who sends what to whom in which round.
+//! - [`encode`], [`decode`]: the part of an access that an aggregator needs, as a message.
 //! - [`TypeMap`], [`View`]: where the bytes of MPI data types lie, and what a process sees of a file.
 //! - [`way`]: whether a call is worth an exchange at all. [`Coverage`]: which bytes of a buffer hold data.
 //! - [`aggregators`]: which processes are aggregators. [`choose`]: which method fits which locks, with the reason.
 //! - [`KNOWN_FILE_SYSTEMS`]: which file systems have which locks. [`Striping`]: how a file lies on them. [`judge`]: what measured times say of them.
 //! - [`CallToCapture`]: what a call was, as text to keep. [`Decomposition`]: what it would be with other numbers of processes.
-//! - [`lock_traffic`]: how often locks move in a call, by each method. It looks at every granule.
+//! - [`lock_traffic`]: how often locks move in a call, by each method. It looks at the granules one by one, up to a limit.
 //!
-//! All else is closed forms: nothing grows with the number of granules in a file.
+//! Domains are closed forms. What looks at the pieces of one process in a window takes as many steps as there are granules between the
+//! first of them and the last.
 //!
 //! ```
 //! use forebay_core::collective::{Access, Extent, ExchangePlan, FileDomains, Layout, Method};

@@ -4,7 +4,7 @@ use super::{FileDomains, LockProtocol};
 use std::collections::BTreeMap;
 
 /// Granules that are looked at. What lies behind them counts as it does before.
-const MAX_GRANULES: u64 = 1 << 20;
+const MAX_GRANULES: u64 = 1 << 17;
 
 /// The locks of one collective write by aggregators that hold none before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

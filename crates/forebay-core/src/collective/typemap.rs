@@ -99,7 +99,7 @@ pub struct Dimension {
 }
 
 impl TypeMap {
-    /// More runs than this are not kept: 128 MiB.
+    /// More runs than this are not kept: 160 MiB.
     pub const MAX_RUNS: usize = 1 << 22;
 
     /// So many bytes without a gap.
@@ -130,8 +130,12 @@ impl TypeMap {
 
     /// Adds a run at the end, and joins it with the one before where that gives the same bytes in the same order.
     pub fn push(&mut self, run: Run) -> Result<(), AccessError> {
-        let bytes = self.bytes.checked_add(run.bytes());
-        self.bytes = bytes.ok_or(AccessError::TooLarge)?;
+        let far = || AccessError::TooLarge;
+        let bytes = run.block.checked_mul(run.count).ok_or_else(far)?;
+        let reaches = i128::from(run.stride) * i128::from(run.count.saturating_sub(1));
+        let end = i128::from(run.offset) + reaches + i128::from(run.block);
+        i64::try_from(end).map_err(|_| far())?;
+        self.bytes = self.bytes.checked_add(bytes).ok_or_else(far)?;
         let rest = match self.runs.last_mut() {
             Some(last) => last.join(run),
             None => run.whole(),
@@ -162,7 +166,14 @@ impl TypeMap {
     ) -> Result<(), AccessError> {
         let far = || AccessError::TooLarge;
         let span = (count as i64).checked_mul(stride).ok_or_else(far)?;
-        span.checked_add(offset).ok_or_else(far)?;
+        let last = span.checked_add(offset).ok_or_else(far)?;
+        let is_near = |run: &Run| {
+            let ends = [offset, last].map(|from| from.checked_add(run.offset));
+            ends.iter().all(Option::is_some)
+        };
+        if !element.runs.iter().all(is_near) {
+            return Err(far());
+        }
         if let [run @ Run { count: 1, .. }] = element.runs[..] {
             let offset = offset + run.offset;
             return self.push(Run {

@@ -1,6 +1,6 @@
 //! The view through which a process sees a file: tiles of a file type, from a displacement on.
 
-use super::{Access, AccessError, TypeMap};
+use super::{Access, AccessError, MAX_PIECES, TypeMap};
 
 /// A file view.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -9,12 +9,11 @@ pub struct View {
     element_bytes: u64,
     tile: TypeMap,
     extent: i64,
+    /// There is no second tile.
+    is_single: bool,
 }
 
 impl View {
-    /// More parts than this are not kept for one call.
-    const MAX_PARTS: u64 = 1 << 22;
-
     /// The view of a file that was just opened: its bytes.
     pub fn bytes() -> Self {
         View {
@@ -22,29 +21,31 @@ impl View {
             element_bytes: 1,
             tile: TypeMap::contiguous(1),
             extent: 1,
+            is_single: false,
         }
     }
 
     /// Tiles of `extent` bytes from a displacement on; positions count elements of `element_bytes`. Fails if the tile
-    /// does not ascend, or tiles overlap.
+    /// does not ascend. Where tiles would overlap there is only the first one: some MPI libraries give a type another extent than its
+    /// data have.
     pub fn new(
         displacement: u64,
         element_bytes: u64,
         tile: TypeMap,
         extent: i64,
     ) -> Result<Self, AccessError> {
-        let mut end = i64::MIN;
+        let mut end = i128::from(i64::MIN);
         for run in tile.runs() {
-            let block = run.block as i64;
-            if run.offset < end || (run.count > 1 && run.stride < block) {
+            let (offset, stride) = (i128::from(run.offset), i128::from(run.stride));
+            let block = i128::from(run.block);
+            if offset < end || (run.count > 1 && stride < block) {
                 return Err(AccessError::Overlap);
             }
-            end = run.offset + run.stride * (run.count as i64 - 1) + block;
+            end = offset + stride * (i128::from(run.count) - 1) + block;
         }
+        let mut is_single = false;
         if let Some(first) = tile.runs().first() {
-            if end - first.offset > extent {
-                return Err(AccessError::Overlap);
-            }
+            is_single = end - i128::from(first.offset) > i128::from(extent);
             let begin = i64::try_from(displacement)
                 .ok()
                 .and_then(|d| d.checked_add(first.offset));
@@ -57,6 +58,7 @@ impl View {
             element_bytes,
             tile,
             extent,
+            is_single,
         })
     }
 
@@ -82,6 +84,9 @@ impl View {
             return Err(AccessError::Outside);
         }
         let end = first.checked_add(bytes).ok_or(AccessError::TooLarge)?;
+        if self.is_single && end > size {
+            return Err(AccessError::Overlap);
+        }
         let (tile, within) = (first / size, first % size);
         let (last, rest) = (end / size, end % size);
         if tile == last {
@@ -99,7 +104,8 @@ impl View {
                 access.append(self.place(from, run.offset)?, run.block, &levels)?;
             }
         } else {
-            if (last - from).saturating_mul(self.tile.runs().len() as u64) > Self::MAX_PARTS {
+            // Each run is a piece at least.
+            if (last - from).saturating_mul(self.tile.runs().len() as u64) > MAX_PIECES {
                 return Err(AccessError::TooLarge);
             }
             for whole in from..last {
@@ -177,7 +183,15 @@ mod tests {
         back.place(&TypeMap::contiguous(4), 16, 1, 0).unwrap();
         back.place(&TypeMap::contiguous(4), 8, 1, 0).unwrap();
         assert_eq!(View::new(0, 4, back, 32), Err(AccessError::Overlap));
+    }
+
+    #[test]
+    fn of_tiles_that_overlap_there_is_the_first_one() {
         let wide = TypeMap::repeated(&TypeMap::contiguous(4), 2, 8).unwrap();
-        assert_eq!(View::new(0, 4, wide, 8), Err(AccessError::Overlap));
+        let view = View::new(100, 4, wide, 8).unwrap();
+        let access = view.access(2, 6).unwrap();
+        assert_eq!(access.hull(), Some(Extent::new(102, 112)));
+        assert_eq!(view.access(2, 7), Err(AccessError::Overlap));
+        assert_eq!(view.access(8, 0).map(|none| none.bytes()), Ok(0));
     }
 }

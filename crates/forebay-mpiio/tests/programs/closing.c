@@ -2,6 +2,7 @@
  * usage: closing FILE late     the file system tells that it could not write only when a descriptor is closed: each rank prints what
  *                              MPI_File_close gives
  *        closing FILE moved    another file takes the path between two calls, the second one with a new hint: both write to FILE.moved
+ *        closing FILE linked   the same with FILE a link, which FILE.next replaces, and more aggregators
  *        closing FILE many     1500 more files are open at a time, FILE.0 and so on, each with a collective write */
 #define _GNU_SOURCE
 #include "pieces.h"
@@ -60,16 +61,19 @@ int main(int argc, char **argv) {
     file = open_pieces(argv[1], MPI_MODE_CREATE | MPI_MODE_RDWR);
     result = MPI_File_write_all(file, mine, sizeof mine, MPI_BYTE, MPI_STATUS_IGNORE);
     if (!strcmp(argv[2], "many")) result = write_many(argv[1], rank);
-    if (!strcmp(argv[2], "moved")) {
+    int is_linked = !strcmp(argv[2], "linked");
+    if (is_linked || !strcmp(argv[2], "moved")) {
         if (rank == 0) {
-            char moved[4096];
-            snprintf(moved, sizeof moved, "%s.moved", argv[1]);
-            if (rename(argv[1], moved)) perror("rename");
-            fclose(fopen(argv[1], "w"));
+            char other[4096];
+            snprintf(other, sizeof other, "%s.%s", argv[1], is_linked ? "next" : "moved");
+            if (rename(is_linked ? other : argv[1], is_linked ? argv[1] : other)) perror("rename");
+            if (!is_linked) fclose(fopen(argv[1], "w"));
         }
         MPI_Barrier(MPI_COMM_WORLD);
         MPI_Info_create(&info);
         MPI_Info_set(info, "cb_buffer_size", "65536");
+        if (is_linked) MPI_Info_set(info, "cb_config_list", "*:3");
+        if (is_linked) MPI_Info_set(info, "cb_nodes", "3");
         MPI_File_set_info(file, info);
         result = MPI_File_write_all(file, mine, sizeof mine, MPI_BYTE, MPI_STATUS_IGNORE);
         if (result == MPI_SUCCESS) result = MPI_File_sync(file);

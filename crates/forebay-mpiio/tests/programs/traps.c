@@ -1,6 +1,7 @@
 /* What the layer has to leave alone, or to take over as a whole.
  * usage: traps FILE prefix     writes to "sfs:FILE" in the working directory
  *        traps FILE large      data of a type that was made with large counts (as a view MPICH 4.0 itself takes none)
+ *        traps FILE nested     the same within a type that was not
  *        traps FILE split      a split write for which there is no space, and one for which there is
  *        traps FILE second     a second split write begins before the first one has ended
  *        traps FILE raw        data of a type that was not committed
@@ -39,7 +40,8 @@ int main(int argc, char **argv) {
     char name[300];
     int rank, size, failed = 0;
     MPI_File file;
-    MPI_Datatype tile, block;
+    MPI_Datatype tile, block, inner;
+    (void)inner;
     MPI_Status status;
     if (argc != 3) return 2;
     MPI_Init(&argc, &argv);
@@ -53,6 +55,11 @@ int main(int argc, char **argv) {
         MPI_Type_create_resized(block, 0, (MPI_Aint)BYTES * size, &tile);
 #if MPI_VERSION >= 4
         if (!strcmp(argv[2], "large")) MPI_Type_contiguous_c(BYTES, MPI_BYTE, &block);
+        if (!strcmp(argv[2], "nested")) {
+            MPI_Type_contiguous_c(BYTES / 2, MPI_BYTE, &inner);
+            MPI_Type_contiguous(2, inner, &block);
+            MPI_Type_free(&inner);
+        }
 #endif
         if (strcmp(argv[2], "raw")) MPI_Type_commit(&block);
         MPI_Type_commit(&tile);

@@ -239,7 +239,12 @@ fn library_time(subject: &Subject) -> Option<Finding> {
         "files used collectively: {collective} of {}",
         pairs.len()
     )];
-    finding.advice = if collective > 0 {
+    let told = &subject.job.collective;
+    let gathers = told.is_empty() || told.iter().any(|one| one.calls.exchanged > 0);
+    finding.advice = if collective > 0 && !gathers {
+        "Ranks wait for each other in collective calls that no aggregator gathers: larger calls, or fewer of them, have them wait less \
+         often. What each part costs needs a trace of MPI."
+    } else if collective > 0 {
         "Ranks wait for the aggregators, or exchange data with them: try more aggregators (cb_nodes), larger calls, or \
          fewer of them. What each part costs needs a trace of MPI."
     } else {

@@ -67,6 +67,7 @@ pub fn choice(system: &System, processes: u32) -> MethodChoice {
         protocol: system.locks.protocol(),
         aggregators: nodes(system, processes),
         layout: system.layout(),
+        knows_servers: true,
     })
 }
 

@@ -11,6 +11,7 @@ pub mod fsck;
 pub mod mount;
 pub mod probe;
 pub mod probe_client;
+pub mod probe_folder;
 pub mod quarantine;
 pub mod record;
 pub mod report;

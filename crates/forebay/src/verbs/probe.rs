@@ -6,11 +6,12 @@ use crate::error::{Fault, fault};
 use crate::place::plain;
 use crate::units;
 use crate::verbs::probe_client::TOO_LARGE;
+use crate::verbs::probe_folder::Folder;
 use crate::verbs::tell;
 use forebay_core::collective::{
-    Judgement, KNOWN_FILE_SYSTEMS, Layout, LockProtocol, MeasuredLocks, Measuring, MethodChoice,
-    Pattern, ProbeResult, Sample, Situation, TURNS, Wait, believes_waiting, choose,
-    file_system_name, may_hide_waits, measurements_file, mount_name, protocol_of,
+    Arrangement, Judgement, KNOWN_FILE_SYSTEMS, LockProtocol, MeasuredLocks, Measuring, Pattern,
+    PfsFacts, ProbeResult, Sample, TURNS, Wait, Wishes, believes_waiting, file_system_name,
+    may_hide_waits, measurements_file, mount_name, protocol_of,
 };
 use forebay_sys as sys;
 use serde_json::{Value, json};
@@ -21,12 +22,14 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
-use tempfile::TempDir;
 
 /// How long a client may say nothing before this process looks whether it is asked to end.
 const LOOK: Duration = Duration::from_secs(1);
 /// A longer probe shows its progress.
 const QUIET: Duration = Duration::from_secs(2);
+/// Another probe keeps its result in less.
+const LONGEST_TURN: Duration = Duration::from_secs(5);
+const TURN_PAUSE: Duration = Duration::from_millis(10);
 /// Aggregators of the example that the report gives.
 const EXAMPLE_AGGREGATORS: u32 = 16;
 
@@ -43,8 +46,12 @@ pub fn probe(args: &cli::ProbeArgs) -> Result<u8, Fault> {
     sys::watch_signals();
     let measured = measure(args, &place)?;
     let kept = match (&measured.judged.seen, &place.mount) {
-        (ProbeResult::Locks(measured), Some(mount)) => Some(keep(mount, measured)?),
-        _ => None,
+        (ProbeResult::Locks(measured), Some(mount)) => keep(mount, measured).map(Some),
+        _ => Ok(None),
+    };
+    let (kept, lost) = match kept {
+        Ok(kept) => (kept, None),
+        Err(fault) => (None, Some(fault)),
     };
     let found = Found {
         place,
@@ -55,6 +62,10 @@ pub fn probe(args: &cli::ProbeArgs) -> Result<u8, Fault> {
         true => format!("{:#}\n", found.json()),
         false => found.text(),
     })?;
+    // What was measured is told even if nothing can be kept of it.
+    if let Some(lost) = lost {
+        return Err(lost);
+    }
     Ok(match found.measured.judged.seen {
         ProbeResult::Unclear => exit::FAILURE,
         _ => exit::OK,
@@ -182,11 +193,15 @@ impl Client {
         }
     }
 
-    /// Does it see this file?
-    fn sees(&mut self, name: &str) -> Result<bool, Fault> {
-        writeln!(self.to, "{name} ?")
+    /// Has it open the folder. Returns whether it sees that, or why it could not look.
+    fn open(&mut self, folder: &Folder) -> Result<Result<bool, String>, Fault> {
+        writeln!(self.to, "{}", folder.told())
             .map_err(|e| fault(format!("a client of the probe: {}", plain(&e))))?;
-        Ok(self.says()? == "1")
+        Ok(match self.says()?.as_str() {
+            "1" => Ok(true),
+            "0" => Ok(false),
+            said => Err(said.trim_start_matches("error ").to_owned()),
+        })
     }
 
     /// Has it write a page. Returns nanoseconds, or why it could not.
@@ -216,10 +231,7 @@ fn check_asked_to_end() -> Result<(), Fault> {
 /// A measurement.
 struct Probe {
     clients: [Client; 2],
-    /// Only this user can make names in it, so nobody has put a link there. It goes with all that is in it.
-    folder: TempDir,
-    /// Files that were made there.
-    files: u32,
+    folder: Folder,
     begin: Instant,
 }
 
@@ -235,13 +247,9 @@ impl Probe {
             Client::start(None, &place.dir, way)?,
             Client::start(args.via.as_deref(), &other, way)?,
         ];
-        let cannot = |e| fault(format!("{}: {}", place.dir.display(), plain(&e)));
-        let mut folder = tempfile::Builder::new();
-        folder.prefix(".forebay-probe.");
         let mut probe = Probe {
             clients,
-            folder: folder.tempdir_in(&place.dir).map_err(cannot)?,
-            files: 0,
+            folder: Folder::new(&place.dir)?,
             begin: Instant::now(),
         };
         if probe.clients_see_one_directory()? {
@@ -255,27 +263,16 @@ impl Probe {
         .hint("is the file system mounted there?"))
     }
 
-    /// Does the second one see what the first one makes? Otherwise they would never wait for each other.
+    /// Do both see the folder? Otherwise they would never wait for each other.
     fn clients_see_one_directory(&mut self) -> Result<bool, Fault> {
-        let name = self.new_name();
-        if let Err(text) = self.clients[0].write(&name, 0)? {
-            return Err(self.fails(&name, &text));
+        for client in &mut self.clients {
+            match client.open(&self.folder)? {
+                Ok(true) => {}
+                Ok(false) => return Ok(false),
+                Err(text) => return Err(fails(self.folder.path(), &text)),
+            }
         }
-        self.clients[1].sees(&name)
-    }
-
-    /// A name that was not used yet, in the directory of the probe: one that was removed may be known for a while to the client that has not
-    /// removed it.
-    fn new_name(&mut self) -> String {
-        let folder = self.folder.path().file_name().unwrap_or_default();
-        let name = format!("{}/{}", folder.display(), self.files);
-        self.files += 1;
-        name
-    }
-
-    fn fails(&self, name: &str, text: &str) -> Fault {
-        let path = self.folder.path().parent().map(|dir| dir.join(name));
-        fault(format!("{}: {text}", path.unwrap_or_default().display()))
+        Ok(true)
     }
 
     /// How many clients of the file system the two processes are.
@@ -298,7 +295,7 @@ impl Probe {
 
     /// The times of a pattern; `None` if the file system has no files as large as that.
     fn sample(&mut self, pattern: Pattern) -> Result<Option<Sample>, Fault> {
-        let names = [self.new_name(), self.new_name()];
+        let names = [self.folder.new_name(), self.folder.new_name()];
         let mut sample = Sample {
             pattern,
             nanos: Vec::new(),
@@ -314,7 +311,7 @@ impl Probe {
                     return Ok(None);
                 }
                 (Err(text), _) => {
-                    return Err(self.fails(name, &text));
+                    return Err(fails(&self.folder.path().join(name), &text));
                 }
             }
             if sample.is_complete() {
@@ -322,10 +319,14 @@ impl Probe {
             }
         }
         if std::io::stderr().is_terminal() && self.begin.elapsed() > QUIET {
-            eprint!("\r{} patterns measured ", self.files / 2);
+            eprint!("\r{} patterns measured ", self.folder.files() / 2);
         }
         Ok(Some(sample))
     }
+}
+
+fn fails(path: &Path, text: &str) -> Fault {
+    fault(format!("{}: {text}", path.display()))
 }
 
 /// Keeps a measurement for the collective layer. Returns where.
@@ -341,6 +342,20 @@ fn keep_in(path: PathBuf, mount: &str, measured: &MeasuredLocks) -> Result<PathB
     let cannot = |e: std::io::Error| fault(format!("{}: {}", path.display(), plain(&e)));
     let dir = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(dir).map_err(cannot)?;
+    // Another probe may be keeping its result.
+    let turn = File::open(dir).map_err(cannot)?;
+    let begun = Instant::now();
+    while let Err(e) = sys::lock_file(turn.as_fd()) {
+        if begun.elapsed() > LONGEST_TURN {
+            return Err(cannot(e.into()));
+        }
+        std::thread::sleep(TURN_PAUSE);
+    }
+    // A pipe would keep it waiting.
+    let about = fs::metadata(&path);
+    if about.is_ok_and(|about| !about.is_file()) {
+        return Err(cannot(std::io::Error::other("no regular file")));
+    }
     let (before, permissions) = match fs::read_to_string(&path) {
         Ok(before) => (
             before,
@@ -375,25 +390,21 @@ struct Found {
 }
 
 impl Found {
-    /// The locks that the collective layer goes by.
-    fn locks(&self) -> (LockProtocol, Option<&MeasuredLocks>) {
+    fn measured_locks(&self) -> Option<&MeasuredLocks> {
         match &self.measured.judged.seen {
-            ProbeResult::Locks(measured) => {
-                (measured.protocol_on(self.place.fs_type), Some(measured))
-            }
-            _ => (protocol_of(self.place.fs_type), None),
+            ProbeResult::Locks(measured) => Some(measured),
+            _ => None,
         }
     }
 
-    fn choice(&self) -> MethodChoice {
-        let (protocol, measured) = self.locks();
-        let granule = measured.and_then(|m| m.granule_bytes).unwrap_or(1 << 20);
-        let servers = measured.and_then(|m| m.servers).unwrap_or(1);
-        choose(&Situation {
-            protocol,
-            aggregators: EXAMPLE_AGGREGATORS,
-            layout: Layout::new(granule.clamp(1, Layout::MAX_GRANULE_BYTES), servers),
-        })
+    /// How the collective layer would go about a file there, if each aggregator were on a node of its own.
+    fn arrangement(&self) -> Arrangement {
+        let pfs = PfsFacts {
+            measured: self.measured_locks().copied(),
+            ..PfsFacts::of_type(self.place.fs_type)
+        };
+        let nodes: Vec<u32> = (0..EXAMPLE_AGGREGATORS).collect();
+        Arrangement::new(&Wishes::default(), pfs, &nodes, 1)
     }
 
     fn seen(&self) -> &'static str {
@@ -447,7 +458,7 @@ impl Found {
                 "as programs do, which does not tell; then so that each write waits for the servers (O_SYNC)".to_owned(),
             ));
         }
-        if let (_, Some(measured)) = self.locks() {
+        if let Some(measured) = self.measured_locks() {
             if let Some(granule) = measured.granule_bytes {
                 rows.push(("granule", units::bytes(granule)));
             }
@@ -462,14 +473,14 @@ impl Found {
             }
             rows.push(("a write", costs));
         }
-        let choice = self.choice();
+        let arrangement = self.arrangement();
         rows.push((
             "method",
             format!(
                 "{} with {} of {EXAMPLE_AGGREGATORS} aggregators: {}",
-                choice.method.in_words(),
-                choice.aggregators,
-                choice.reason
+                arrangement.method.in_words(),
+                arrangement.aggregators.len(),
+                arrangement.reason
             ),
         ));
         rows.push((
@@ -506,8 +517,8 @@ impl Found {
                 "pattern": name, "bytes": bytes, "step": step, "median_seconds": seconds(median), "wait": wait,
             })
         };
-        let (_, measured) = self.locks();
-        let choice = self.choice();
+        let measured = self.measured_locks();
+        let arrangement = self.arrangement();
         json!({
             "dir": self.place.dir,
             "file_system": self.place.name(),
@@ -522,8 +533,8 @@ impl Found {
             "servers": measured.and_then(|m| m.servers),
             "write_seconds": measured.map(|m| seconds(m.write_nanos)),
             "handover_seconds": measured.map(|m| seconds(m.handover_nanos)),
-            "method": { "name": choice.method.in_words(), "reason": choice.reason,
-                        "of_aggregators": EXAMPLE_AGGREGATORS, "aggregators": choice.aggregators },
+            "method": { "name": arrangement.method.in_words(), "reason": arrangement.reason,
+                        "of_aggregators": EXAMPLE_AGGREGATORS, "aggregators": arrangement.aggregators.len() },
             "patterns": self.measured.judged.patterns.iter().map(pattern).collect::<Vec<_>>(),
             "kept": self.kept,
         })

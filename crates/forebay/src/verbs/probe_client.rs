@@ -3,13 +3,15 @@
 use crate::cli::exit;
 use crate::error::{Fault, fault};
 use crate::place::plain;
+use crate::verbs::probe_folder::open_marked;
 use crate::verbs::tell;
 use forebay_core::collective::WRITE_BYTES;
 use forebay_sys as sys;
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, BufRead, Write};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::time::Instant;
 
@@ -17,19 +19,25 @@ use std::time::Instant;
 pub const TOO_LARGE: &str = "too large";
 
 /// Runs the verb. The first line that it writes names the client of the file system that it is: the node and the mount.
-/// Then it reads lines `NAME OFFSET`, writes a page there, and answers with nanoseconds, with `too large` if the file system has no files
-/// of that size, or with `error` and a text. Of a line `NAME ?` it says whether that is there.
+/// The first line that it reads tells of the folder, and the answer is whether that is there. Then it reads lines `NAME OFFSET`, writes a
+/// page there, and answers with nanoseconds, with `too large` if the file system has no files of that size, or with `error` and a text.
 pub fn probe_client(dir: &Path, waits: bool) -> Result<u8, Fault> {
     let cannot = |e: io::Error| fault(format!("{}: {}", dir.display(), plain(&e)));
     let device = fs::metadata(dir).map_err(cannot)?.dev();
     let node = sys::boot_id().unwrap_or_else(|_| sys::host_name());
     tell(&format!("{} {device}\n", String::from_utf8_lossy(&node)))?;
-    let mut files = BTreeMap::new();
+    let (mut folder, mut files) = (None, BTreeMap::new());
     for line in io::stdin().lock().lines() {
         let line = line.map_err(|e| fault(format!("standard input: {}", plain(&e))))?;
-        let answer = match line.strip_suffix(" ?") {
-            Some(name) => format!("{}\n", u8::from(dir.join(name).exists())),
-            None => match write(dir, &mut files, waits, &line) {
+        let answer = match &folder {
+            None => match open_marked(dir, &line) {
+                Ok(found) => {
+                    folder = found;
+                    format!("{}\n", u8::from(folder.is_some()))
+                }
+                Err(e) => format!("error {}\n", plain(&e)),
+            },
+            Some(folder) => match write(folder, &mut files, waits, &line) {
                 Ok(nanos) => format!("{nanos}\n"),
                 Err(WriteError::Beyond) => format!("{TOO_LARGE}\n"),
                 Err(WriteError::Other(e)) => format!("error {}\n", plain(&e)),
@@ -57,7 +65,7 @@ impl From<io::Error> for WriteError {
 }
 
 fn write(
-    dir: &Path,
+    folder: &OwnedFd,
     files: &mut BTreeMap<String, File>,
     waits: bool,
     line: &str,
@@ -66,14 +74,10 @@ fn write(
     let place = words.and_then(|(name, offset)| Some((name, offset.parse::<u64>().ok()?)));
     let (name, offset) = place.ok_or(io::Error::from(io::ErrorKind::InvalidInput))?;
     if !files.contains_key(name) {
-        let mut options = OpenOptions::new();
-        let flags = if waits { libc::O_SYNC } else { 0 };
-        let file = options
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .custom_flags(flags | libc::O_NOFOLLOW);
-        files.insert(name.to_owned(), file.open(dir.join(name))?);
+        let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_NOFOLLOW;
+        let flags = flags | if waits { libc::O_SYNC } else { 0 };
+        let file = sys::open(folder.as_fd(), name.as_bytes(), flags, 0o600);
+        files.insert(name.to_owned(), File::from(file.map_err(io::Error::from)?));
     }
     let file = &files[name];
     let begin = Instant::now();

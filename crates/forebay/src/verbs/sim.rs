@@ -141,8 +141,8 @@ fn laboratory(parameters: &Parameters, names: &[String]) -> Result<String, Fault
 
 /// Kinds of calls that are replayed without a word about which.
 const SHOWN_CALLS: usize = 8;
-/// More than this is no trace: the line that ends a full one is in it.
-const MOST_TRACE_BYTES: u64 = MAX_TRACE_BYTES + 4096;
+/// More than this is no trace: each program that found it full has left a line there.
+const MOST_TRACE_BYTES: u64 = 2 * MAX_TRACE_BYTES;
 
 /// A trace of the collective layer, to be replayed.
 struct Replayed<'a> {

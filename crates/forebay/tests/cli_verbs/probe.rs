@@ -56,6 +56,47 @@ fn a_probe_that_is_asked_to_end_leaves_nothing() {
     }
 }
 
+/// Whoever may rename things in the directory may put something else in the place of the folder, at any time.
+#[test]
+fn a_folder_that_somebody_replaces_leads_the_probe_nowhere() {
+    let stage = Stage::new();
+    let victim = stage.path("victim");
+    fs::create_dir(&victim).unwrap();
+    let held = |file: u32| fs::read_to_string(victim.join(file.to_string())).unwrap();
+    for file in 0..40 {
+        fs::write(victim.join(file.to_string()), format!("file {file}")).unwrap();
+    }
+    for before in ["", "echo $told; read -r told2; told=$told2; "] {
+        let swap = format!(
+            "read -r told; folder=${{told%% *}}; {before}mv pfs/$folder pfs/moved; ln -s ../victim pfs/$folder; echo $told; cat"
+        );
+        let said = probe(&stage, &["pfs", "--via", &format!("{{ {swap}; }} |")]);
+        assert!(
+            (0..40).all(|file| held(file) == format!("file {file}")),
+            "{said:?}"
+        );
+        assert_eq!(fs::read_dir(&victim).unwrap().count(), 40, "{said:?}");
+        assert_eq!(
+            fs::read_dir(stage.path("pfs/moved")).unwrap().count(),
+            0,
+            "{said:?}"
+        );
+        for name in names(&stage) {
+            let path = stage.pfs().join(name);
+            let _ = fs::remove_file(&path).or_else(|_| fs::remove_dir(&path));
+        }
+    }
+}
+
+#[test]
+fn what_can_not_be_kept_is_told_all_the_same() {
+    let stage = Stage::new();
+    fs::create_dir(stage.path("locks")).unwrap();
+    let said = probe(&stage, &["pfs", "--json"]);
+    let found: Value = serde_json::from_str(&said.out).unwrap_or_else(|e| panic!("{e}: {said:?}"));
+    assert!(found["kept"].is_null(), "{found:#}");
+}
+
 #[test]
 fn different_directories_are_not_measured() {
     let stage = Stage::new();

@@ -221,6 +221,22 @@ fn what_the_collective_layer_gathered_is_no_finding_but_told() {
     let json = report.json();
     assert_eq!(json["collective"][0]["avoided"]["requests"], 400_000);
     assert!(report.html().contains("Collective layer"));
+    let mut alone = job.clone();
+    alone.collective[0].calls = Calls {
+        direct: 16,
+        ..Calls::default()
+    };
+    alone.collective[0].rounds = 0;
+    let text = crate::Report::new(alone, &Thresholds::default()).text();
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        text.contains("no call gathered, 16 by each rank for itself"),
+        "{text}"
+    );
+    assert!(
+        !text.contains("aggregators (aligned)") && !text.contains("rounds"),
+        "{text}"
+    );
     job.collective[0].pieces = 10;
     assert_eq!(
         crate::Report::new(job, &Thresholds::default()).avoided,
