@@ -16,12 +16,35 @@ pub fn number() -> u64 {
     })
 }
 
-/// Processors of this node, whichever of them this process may run on.
+/// Processors of this node, whichever of them this process may run on; at least 1.
 pub fn processors() -> u32 {
-    let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
-    let is_one = |line: &&str| {
-        let number = line.strip_prefix("cpu");
-        number.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
-    };
-    stat.lines().filter(is_one).count() as u32
+    static PROCESSORS: OnceLock<u32> = OnceLock::new();
+    *PROCESSORS.get_or_init(|| {
+        let list = std::fs::read_to_string("/sys/devices/system/cpu/online");
+        list.ok().and_then(|list| count(&list)).unwrap_or(1)
+    })
+}
+
+/// How many numbers a list such as `0-3,8` has; `None` if it is none.
+fn count(list: &str) -> Option<u32> {
+    let ranges = list.trim().split(',').map(|range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
+        last.checked_sub(first)?.checked_add(1)
+    });
+    ranges.sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::count;
+
+    #[test]
+    fn processors_are_counted_in_lists_of_ranges() {
+        assert_eq!(count("0\n"), Some(1));
+        assert_eq!(count("0-3,8,10-11\n"), Some(7));
+        for nonsense in ["", "a", "3-1", "0-4294967295"] {
+            assert_eq!(count(nonsense), None, "{nonsense}");
+        }
+    }
 }
