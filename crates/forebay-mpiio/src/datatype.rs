@@ -108,6 +108,8 @@ fn build(
     let extent = *extent;
     let mut map = TypeMap::default();
     match combiner {
+        // MPICH 4.0 puts the data of a type with another lower bound elsewhere.
+        Combiner::Resized if address(0)? != 0 => return Err(Unfit),
         Combiner::Dup | Combiner::Resized => return Ok(element.clone()),
         Combiner::Contiguous => map.place(element, 0, number(integer(0)?)?, extent)?,
         Combiner::Vector | Combiner::Hvector => {

@@ -78,6 +78,7 @@ impl File {
         let unknown = |reason| (CarriedOutBy::MpiLibrary, Err(reason));
         let Some(here) = self.here.clone() else {
             self.tally.unfit += 1;
+            self.why_unfit.get_or_insert("the file is left as a whole");
             self.trace(direction, unknown(LeftOut::Unknown))?;
             return Ok(Carried::Not);
         };
@@ -115,8 +116,9 @@ impl File {
             // SAFETY: the caller's promise.
             return unsafe { self.carry_out(request) };
         }
+        let is_any = |word| all.chunks(WORDS).any(|one| one[0] == word);
         let why = match (&part, &size) {
-            _ if !equipped => "the file can't be opened a second time",
+            _ if is_any(UNEQUIPPED) => "a rank can't open the file a second time",
             (Err(why), _) | (_, Err(why)) => why,
             _ => "what another rank has",
         };
@@ -124,7 +126,7 @@ impl File {
             .ok()
             .filter(|_| all.chunks(WORDS).all(|one| one[0] == ABLE))
         else {
-            if all.chunks(WORDS).any(|one| one[0] == UNEQUIPPED) {
+            if is_any(UNEQUIPPED) {
                 // Nor would a later call find the file open there.
                 self.here = None;
             }
@@ -259,6 +261,7 @@ impl File {
         }
         let position = match request.offset {
             Some(offset) => offset,
+            None if view.is_single() => return Err(VIEW),
             None => mpi.position(self.handle).map_err(|_| ARGUMENTS)?,
         };
         let first = u64::try_from(position).map_err(|_| ARGUMENTS)?;

@@ -406,6 +406,17 @@ fn a_name_with_a_prefix_means_what_the_mpi_library_makes_of_it() {
 }
 
 #[test]
+fn views_of_which_mpi_libraries_have_ideas_of_their_own_stay_theirs() {
+    with_each(|mpi| {
+        for what in ["narrow", "lower"] {
+            let with = trap(mpi, true, what);
+            assert_eq!(with, trap(mpi, false, what), "{what}");
+            assert_eq!(with.0, lines(["rank 0: done", "rank 1: done"]));
+        }
+    });
+}
+
+#[test]
 fn types_made_with_large_counts_work_as_without_the_layer() {
     with_each(|mpi| {
         for kind in ["large", "nested"] {

@@ -62,6 +62,11 @@ impl View {
         })
     }
 
+    /// Is there no second tile? MPI libraries tell wrong positions then.
+    pub fn is_single(&self) -> bool {
+        self.is_single
+    }
+
     /// Bytes of an element, the unit of positions.
     pub fn element_bytes(&self) -> u64 {
         self.element_bytes

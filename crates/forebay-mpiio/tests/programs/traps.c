@@ -2,6 +2,8 @@
  * usage: traps FILE prefix     writes to "sfs:FILE" in the working directory
  *        traps FILE large      data of a type that was made with large counts (as a view MPICH 4.0 itself takes none)
  *        traps FILE nested     the same within a type that was not
+ *        traps FILE narrow     columns of an array by a view whose tiles overlap, by the file pointer, in three calls
+ *        traps FILE lower      a view with a type that has another lower bound, collectively and then independently
  *        traps FILE split      a split write for which there is no space, and one for which there is
  *        traps FILE second     a second split write begins before the first one has ended
  *        traps FILE raw        data of a type that was not committed
@@ -89,6 +91,19 @@ int main(int argc, char **argv) {
             MPI_File_seek(file, 0, MPI_SEEK_SET);
             failed |= MPI_File_write_all_begin(file, mine, sizeof mine, MPI_BYTE);
             failed |= MPI_File_write_all_end(file, mine, &status);
+        } else if (!strcmp(argv[2], "narrow") || !strcmp(argv[2], "lower")) {
+            int is_narrow = !strcmp(argv[2], "narrow");
+            MPI_Type_vector(6, 1, 2 * size, MPI_INT, &inner);
+            MPI_Type_free(&tile);
+            MPI_Type_create_resized(inner, is_narrow ? 0 : 8, is_narrow ? 4 : 48 * size, &tile);
+            MPI_Type_free(&inner);
+            MPI_Type_commit(&tile);
+            MPI_File_set_view(file, (MPI_Offset)rank * 8, MPI_INT, tile, "native", MPI_INFO_NULL);
+            for (int i = 0; i < 100; i++) memcpy(mine + 4 * i, &(int){100 * rank + i}, 4);
+            failed = MPI_File_write_all(file, mine, 6, MPI_INT, &status);
+            if (is_narrow) failed |= MPI_File_write_all(file, mine + 24, 2, MPI_INT, &status);
+            if (is_narrow) failed |= MPI_File_write_all(file, mine + 32, 4, MPI_INT, &status);
+            if (!is_narrow) failed |= MPI_File_write(file, mine + 24, 3, MPI_INT, &status);
         } else if (!strcmp(argv[2], "second")) {
             failed = MPI_File_write_all_begin(file, mine, sizeof mine, MPI_BYTE);
             failed |= !MPI_File_write_all_begin(file, name, 1, MPI_BYTE);

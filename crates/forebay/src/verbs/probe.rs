@@ -121,7 +121,8 @@ impl Place {
     fn of(dir: &Path) -> Result<Self, Fault> {
         let cannot = |e: std::io::Error| fault(format!("{}: {}", dir.display(), plain(&e)));
         let dir = dir.canonicalize().map_err(cannot)?;
-        let opened = File::open(&dir).map_err(cannot)?;
+        let opened = sys::open_path(&dir, libc::O_RDONLY | libc::O_DIRECTORY);
+        let opened = File::from(opened.map_err(|e| cannot(e.into()))?);
         let device = opened.metadata().map_err(cannot)?.dev();
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         Ok(Place {

@@ -5,13 +5,24 @@
 # usage: nodes.sh DIR COUNT COMMAND...
 #
 # In DIR: `nodes`, a line for each node with its address (10.77.0.1 ...) and the process that holds it; `remote HOST COMMAND`, which starts
-# a command there as ssh does; `fail`, which ends everything on the node on which it runs.
+# a command there as ssh does; `fail`, which ends all programs on the node on which it runs.
 set -euo pipefail
 dir=$1 count=$2
 shift 2
 
-holders=()
-trap 'kill -KILL "${holders[@]}" 2>/dev/null || true; wait 2>/dev/null' EXIT
+holders=() networks=" "
+# Launchers put what they start into groups of their own, and wait for nodes that are gone.
+end() {
+    local process
+    for process in /proc/[0-9]*; do
+        case $networks in
+            *" $(readlink "$process/ns/net") "*) kill -KILL "${process#/proc/}" 2>/dev/null || true ;;
+        esac
+    done
+    wait 2>/dev/null
+}
+trap end EXIT
+trap 'exit 124' TERM
 
 hold() {
     local kind=${1#--}
@@ -19,6 +30,7 @@ hold() {
     holders+=($!)
     while [ "$(readlink "/proc/$!/ns/$kind")" = "$(readlink "/proc/self/ns/$kind")" ]; do :; done
     until [ "$(<"/proc/$!/comm")" = sleep ]; do :; done
+    networks+="$(readlink "/proc/$!/ns/net") "
 }
 into() {
     local holder=$1
@@ -46,17 +58,19 @@ done >"$dir/nodes"
 
 cat >"$dir/remote" <<REMOTE
 #!/bin/sh
-while [ "\${1#-}" != "\$1" ]; do shift; done
 holder=\$(sed -n "s/^\$1 //p" '$dir/nodes')
 shift
 exec nsenter --target "\$holder" --net --uts --ipc --mount -- sh -c "cd '$PWD' && exec \$*"
 REMOTE
-cat >"$dir/fail" <<'FAIL'
+cat >"$dir/fail" <<FAIL
 #!/bin/bash
+# The namespace stays, so that the kernel can close the connections.
 for process in /proc/[0-9]*; do
-    pid=${process#/proc/}
-    [ "$pid" = $$ ] || [ "$(readlink "$process/ns/net")" != "$(readlink /proc/self/ns/net)" ] || kill -KILL "$pid"
+    pid=\${process#/proc/}
+    [ "\$pid" = \$\$ ] || grep -q " \$pid\$" '$dir/nodes' ||
+        [ "\$(readlink "\$process/ns/net")" != "\$(readlink /proc/self/ns/net)" ] || kill -KILL "\$pid"
 done
 FAIL
 chmod +x "$dir/remote" "$dir/fail"
-into "${holders[1]}" sh -c 'cd "$1" && shift && "$@"' sh "$PWD" "$@"
+into "${holders[1]}" sh -c 'cd "$1" && shift && "$@"' sh "$PWD" "$@" &
+wait $!

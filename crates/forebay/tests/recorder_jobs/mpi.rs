@@ -48,24 +48,16 @@ int main(int argc, char **argv) {
 struct Mpi {
     compiler: &'static str,
     launcher: &'static str,
-    /// The same on four nodes of `nodes.sh`, in the directory of the stage.
-    over_nodes: &'static str,
 }
 
 const MPICH: Mpi = Mpi {
     compiler: "mpicc.mpich",
     launcher: "mpiexec.mpich -n 4",
-    // By default its ranks look for each other in the memory of the machine.
-    over_nodes: "UCX_TLS=tcp,self mpiexec.mpich -launcher ssh -launcher-exec ./remote \
-                 -hosts 10.77.0.1,10.77.0.2,10.77.0.3,10.77.0.4 -ppn 1 -n 4",
 };
 const OPEN_MPI: Mpi = Mpi {
     compiler: "mpicc.openmpi",
     launcher: "OMPI_MCA_btl_vader_single_copy_mechanism=none \
                mpiexec.openmpi --allow-run-as-root --oversubscribe -n 4",
-    over_nodes: "OMPI_MCA_plm_rsh_agent=./remote OMPI_MCA_btl=tcp,self \
-                 mpiexec.openmpi --allow-run-as-root -x LD_PRELOAD -x FOREBAY_RECORD \
-                 -host 10.77.0.1,10.77.0.2,10.77.0.3,10.77.0.4 -n 4",
 };
 
 impl Mpi {
@@ -207,17 +199,19 @@ fn a_rank_in_a_shell_with_helpers_is_one_rank() {
     }
 }
 
+/// Open MPI on four nodes of `nodes.sh`. (MPICH 4.0 hangs there without the recorder as well, in every second run.) A launcher may wait for
+/// ever for a node that is gone.
+const OVER_NODES: &str = "OMPI_MCA_plm_rsh_agent=./remote OMPI_MCA_btl=tcp,self \
+    timeout -k 1 20 mpiexec.openmpi --allow-run-as-root -x LD_PRELOAD -x FOREBAY_RECORD \
+    -host 10.77.0.1,10.77.0.2,10.77.0.3,10.77.0.4 -n 4";
+
 /// Runs four ranks of the program on four nodes, under one `forebay record` that has its tables where all nodes see them.
-#[track_caller]
-fn over_nodes(mpi: &Mpi, stage: &Stage, end: &str) -> Said {
-    let script = format!("{} {} a {end}", mpi.over_nodes, stage.path("sim").display());
+fn over_nodes(stage: &Stage, end: &str) -> Said {
+    let script = format!("{OVER_NODES} {} a {end}", stage.path("sim").display());
+    let nodes = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/nodes.sh");
     let mut command = stage.command("timeout");
     command
-        .args([
-            "100",
-            "bash",
-            concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/nodes.sh"),
-        ])
+        .args(["-k", "5", "100", "bash", nodes])
         .args([stage.path(""), "4".into(), common::forebay()])
         .args([
             "record",
@@ -231,14 +225,17 @@ fn over_nodes(mpi: &Mpi, stage: &Stage, end: &str) -> Said {
     finish(command)
 }
 
-fn ranks_on_four_nodes(mpi: &Mpi) {
+#[test]
+fn ranks_on_four_nodes_leave_one_log() {
     forebay_testkit::skip_unless!(
         forebay_testkit::is_root(),
         "only root makes namespaces of networks"
     );
     need!("ip", "nsenter", "unshare");
-    let Some(stage) = mpi.stage() else { return };
-    over_nodes(mpi, &stage, "end").ends_with(0);
+    let Some(stage) = OPEN_MPI.stage() else {
+        return;
+    };
+    over_nodes(&stage, "end").ends_with(0);
     let job = Job::of(&stage);
     assert_eq!(job.log.job.nprocs, 4);
     holds_launch(&job, &stage, "a", 0);
@@ -246,21 +243,13 @@ fn ranks_on_four_nodes(mpi: &Mpi) {
     assert_eq!(job.line("hosts"), "node1,node2,node3,node4");
 
     // A node ends, with all that runs on it, while the others wait for its rank.
-    let Some(stage) = mpi.stage() else { return };
-    let said = over_nodes(mpi, &stage, stage.path("fail").to_str().unwrap());
+    let Some(stage) = OPEN_MPI.stage() else {
+        return;
+    };
+    let said = over_nodes(&stage, stage.path("fail").to_str().unwrap());
     assert_ne!(said.code, 0, "{}", said.err);
     let job = Job::of(&stage);
     assert_eq!(job.log.job.nprocs, 4, "{}", said.err);
     holds_launch(&job, &stage, "a", 0);
     assert_eq!(job.line("nnodes"), "4");
-}
-
-#[test]
-fn ranks_on_four_nodes_leave_one_log_on_mpich() {
-    ranks_on_four_nodes(&MPICH);
-}
-
-#[test]
-fn ranks_on_four_nodes_leave_one_log_on_open_mpi() {
-    ranks_on_four_nodes(&OPEN_MPI);
 }
