@@ -205,8 +205,8 @@ pub fn remember(mpi: Mpi, opened: Opened) -> Result<(), Failed> {
 struct Word {
     /// The number of its node.
     node: u64,
-    /// The type of the file system to which its path leads, if this layer can take the file over there.
-    fs_type: Option<i64>,
+    /// The inode to which its path leads, and the type of its file system, if this layer can take the file over there.
+    file: Option<(u64, i64)>,
     /// Processors of its node.
     processors: u32,
     /// What the lock probe has measured. Of this and all that follows only what rank 0 tells counts.
@@ -221,7 +221,7 @@ impl Word {
     fn of(path: &Path, identity: Option<Identity>, is_first: bool, mut asked: Wishes) -> Self {
         let mut word = Word {
             node: crate::node::number(),
-            fs_type: None,
+            file: None,
             processors: crate::node::processors(),
             measured: None,
             striping: None,
@@ -237,7 +237,7 @@ impl Word {
         let Some(identity) = identity.filter(|_| !word.wishes.is_off()) else {
             return word;
         };
-        word.fs_type = Some(identity.fs_type);
+        word.file = Some((identity.inode, identity.fs_type));
         if is_first {
             word.measured = settings::measured(identity.device);
             word.striping = storage::striping(path, &identity);
@@ -250,12 +250,9 @@ impl Word {
 
     /// As many words whatever it tells: the messages of all processes are equally long.
     fn to_words(&self) -> Vec<u64> {
-        let mut words = vec![self.node, self.fs_type.is_some().into()];
-        words.extend([
-            self.fs_type.unwrap_or(0) as u64,
-            self.processors.into(),
-            self.told.to_word(),
-        ]);
+        let (inode, fs_type) = self.file.unwrap_or_default();
+        let mut words = vec![self.node, self.file.is_some().into(), inode];
+        words.extend([fs_type as u64, self.processors.into(), self.told.to_word()]);
         words.extend(MeasuredLocks::to_words(self.measured));
         words.extend(Striping::to_words(self.striping));
         words.extend(self.wishes.to_words());
@@ -267,6 +264,7 @@ impl Word {
         let &[
             node,
             has_file,
+            inode,
             fs_type,
             processors,
             told,
@@ -282,7 +280,7 @@ impl Word {
         };
         Some(Word {
             node,
-            fs_type: (has_file == 1).then_some(fs_type as i64),
+            file: (has_file == 1).then_some((inode, fs_type as i64)),
             processors: u32::try_from(processors).ok()?,
             measured: MeasuredLocks::from_words([protocol, granule, servers]),
             striping: Striping::from_words([stripe_bytes, stripe_servers]),
@@ -310,11 +308,11 @@ fn arrange(
     let all: Option<Vec<Word>> = all.chunks(mine.len()).map(Word::from_words).collect();
     let all = all.ok_or(Failed)?;
     let first = all.first().ok_or(Failed)?;
-    let Some(fs_type) = first.fs_type else {
+    let Some((_, fs_type)) = first.file else {
         return Ok((None, first.told));
     };
-    // Where a file lies on the disk of one node, others may see it by NFS.
-    let is_same = |each: &Word| each.fs_type == Some(fs_type);
+    // Where a file lies on the disk of one node, others may see it by NFS, or have another one there.
+    let is_same = |each: &Word| each.file == first.file;
     let Some(identity) = identity.filter(|_| all.iter().all(is_same)) else {
         return Ok((None, first.told));
     };

@@ -65,7 +65,9 @@ impl Run {
             self.count -= 1;
             return Some(end);
         }
-        let step = next.offset - self.last();
+        let Some(step) = next.offset.checked_sub(self.last()) else {
+            return Some(next);
+        };
         let same_stride = |r: &Run| r.count == 1 || r.stride == step;
         if self.block == next.block && same_stride(self) && same_stride(&next) && !follows {
             self.stride = step;

@@ -29,6 +29,8 @@ const LOOK: Duration = Duration::from_secs(1);
 const QUIET: Duration = Duration::from_secs(2);
 /// Another probe keeps its result in less.
 const LONGEST_TURN: Duration = Duration::from_secs(5);
+/// A client that is killed ends in less, unless it waits for the file system.
+const LONGEST_END: Duration = Duration::from_secs(2);
 const TURN_PAUSE: Duration = Duration::from_millis(10);
 /// Aggregators of the example that the report gives.
 const EXAMPLE_AGGREGATORS: u32 = 16;
@@ -218,7 +220,11 @@ impl Client {
 impl Drop for Client {
     fn drop(&mut self) {
         let _ = self.process.kill();
-        let _ = self.process.wait();
+        // It may wait for the file system, where no signal ends it.
+        let begun = Instant::now();
+        while matches!(self.process.try_wait(), Ok(None)) && begun.elapsed() < LONGEST_END {
+            std::thread::sleep(TURN_PAUSE);
+        }
     }
 }
 
@@ -344,7 +350,8 @@ fn keep_in(path: PathBuf, mount: &str, measured: &MeasuredLocks) -> Result<PathB
     let dir = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(dir).map_err(cannot)?;
     // Another probe may be keeping its result.
-    let turn = File::open(dir).map_err(cannot)?;
+    let turn = sys::open_path(dir, libc::O_RDONLY | libc::O_DIRECTORY);
+    let turn = turn.map_err(|e| cannot(e.into()))?;
     let begun = Instant::now();
     while let Err(e) = sys::lock_file(turn.as_fd()) {
         if begun.elapsed() > LONGEST_TURN {

@@ -74,10 +74,16 @@ fn write(
     let place = words.and_then(|(name, offset)| Some((name, offset.parse::<u64>().ok()?)));
     let (name, offset) = place.ok_or(io::Error::from(io::ErrorKind::InvalidInput))?;
     if !files.contains_key(name) {
-        let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_NOFOLLOW;
+        let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_NOFOLLOW | libc::O_NONBLOCK;
         let flags = flags | if waits { libc::O_SYNC } else { 0 };
         let file = sys::open(folder.as_fd(), name.as_bytes(), flags, 0o600);
-        files.insert(name.to_owned(), File::from(file.map_err(io::Error::from)?));
+        let file = File::from(file.map_err(io::Error::from)?);
+        // Some file systems call all users by one number: somebody else may have got into the folder.
+        let about = file.metadata()?;
+        if !about.is_file() || about.nlink() != 1 {
+            return Err(io::Error::other("it is not the probe's").into());
+        }
+        files.insert(name.to_owned(), file);
     }
     let file = &files[name];
     let begin = Instant::now();
