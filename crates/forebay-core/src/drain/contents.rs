@@ -2,7 +2,8 @@
 //!
 //! A [`Survey`] looks at one page of records and finds the [`Task`]s, which [`super::batch`] carries out.
 
-use super::act::{Act, Got, Temporary, Work};
+use super::act::{Act, Got, Work};
+use super::copies::Temporary;
 use super::drain_facts::DrainFacts;
 use super::reserved_names::TemporaryNames;
 use super::rules::{has_contents, is_dirty, is_still_there, obstacle};

@@ -68,6 +68,7 @@ mod beside;
 mod choose;
 mod commits;
 mod contents;
+mod copies;
 mod dir_times;
 mod drain_facts;
 mod finish;
@@ -77,6 +78,7 @@ mod known_dir;
 mod lent_dirs;
 mod moves;
 mod name_secret;
+mod new_dir;
 mod orphans;
 mod pass;
 mod release;
@@ -89,12 +91,11 @@ mod sheet;
 mod strand;
 #[cfg(test)]
 mod tests;
+mod usage;
 mod workplaces;
 
 pub use act::{
-    Act, ActTicket, Copied, Copy, DrainCommit, DrainVerdict, Got, LentMode, NEW_DIR_MODE, Name,
-    Named, Naming, NewDir, OTHER_DIR, StrayEntry, Temporary, Trouble, Use, Work, is_put_by,
-    made_for,
+    Act, ActTicket, DrainCommit, DrainVerdict, Got, OTHER_DIR, StrayEntry, Trouble, Work,
 };
 pub use aside::{
     AsideFate, AsideNote, Tick, clock_path, is_aside, is_for_the_drain_alone, is_old_note,
@@ -103,11 +104,13 @@ pub use aside::{
 pub use batch::{BATCH_BYTES, BATCH_OBJECTS};
 pub use beside::{Places, names_beside};
 pub use choose::{NOT_TRIED, Side, SideChoice};
+pub use copies::{Copied, Copy, Name, Named, Naming, Temporary};
 pub use dir_times::{DirLook, DirSeen, VisitedDir, VisitedDirs};
 pub use drain_facts::DrainFacts;
 pub use known_dir::{KnownDir, KnownFiles};
 pub use lent_dirs::{Lender, LentDir};
 pub use name_secret::NameSecret;
+pub use new_dir::{NEW_DIR_MODE, NewDir, is_put_by, made_for};
 pub use orphans::abandon;
 pub use pass::{Drain, NextAct};
 pub use release::RELEASED_AT_ONCE;
@@ -122,6 +125,7 @@ pub use rules::{
 };
 pub(crate) use shared_files::note_file;
 pub use sheet::{DrainReport, Left, PassTerms, Reason, Tally};
+pub use usage::{LentMode, Use};
 
 /// Looks, with a pause after each, before it counts that what failed has not been done: a client may go on showing for a second
 /// or more what was there before.

@@ -26,13 +26,14 @@
 //! So between the probe and the end of the mark nobody has the object open, nobody gets it open, and
 //! what the probe saw of it is its last state.
 
-use super::act::{Act, DrainCommit, DrainVerdict, Got, Trouble, Use, Work};
+use super::act::{Act, DrainCommit, DrainVerdict, Got, Trouble, Work};
 use super::commits::{Update, commit_of};
 use super::contents::all_names;
 use super::drain_facts::DrainFacts;
 use super::rules::{OURS, has_contents, is_dirty, is_natural, read, unsettled};
 use super::sheet::Sheet;
 use super::strand::{Strand, with_outcomes};
+use super::usage::Use;
 use crate::bridge::{Mutation, ReadSet};
 use crate::facts::{Attr, Outcome};
 use crate::identity::Identity;

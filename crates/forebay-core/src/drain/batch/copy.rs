@@ -1,8 +1,9 @@
 //! Copies of a batch come to be, under temporary names.
 
 use super::{COPY_TRIES, Candidate, CopyBatch, MOST_SUPPLANTED, State};
-use crate::drain::act::{Act, Copied, OTHER_DIR, Work};
+use crate::drain::act::{Act, OTHER_DIR, Work};
 use crate::drain::contents::Task;
+use crate::drain::copies::Copied;
 use crate::drain::drain_facts::DrainFacts;
 use crate::drain::rules::within;
 use crate::drain::sheet::{Reason, Sheet};

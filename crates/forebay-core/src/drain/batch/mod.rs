@@ -8,8 +8,9 @@ mod copy;
 mod doubt;
 mod publish;
 
-use crate::drain::act::{Act, Copy, DrainVerdict, Got, Name, Naming, Temporary, Trouble};
+use crate::drain::act::{Act, DrainVerdict, Got, Trouble};
 use crate::drain::contents::Task;
+use crate::drain::copies::{Copy, Name, Naming, Temporary};
 use crate::drain::drain_facts::DrainFacts;
 use crate::drain::rules::{OURS, is_ours};
 use crate::drain::sheet::{Reason, Sheet};

@@ -2,8 +2,9 @@
 
 use super::{Again, Candidate, CopyBatch, CopyFate, PUBLISHED_AT_ONCE, State, Suspect, Task};
 use crate::bridge::{Mutation, ReadSet};
-use crate::drain::act::{Act, DrainCommit, Named, Work};
+use crate::drain::act::{Act, DrainCommit, Work};
 use crate::drain::commits::{Update, commit_of};
+use crate::drain::copies::Named;
 use crate::drain::drain_facts::DrainFacts;
 use crate::drain::rules::{is_ours, obstacle, stamp, within};
 use crate::drain::sheet::{Reason, Sheet};

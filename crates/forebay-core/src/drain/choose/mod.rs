@@ -6,7 +6,7 @@ mod decide;
 mod exchanged;
 mod refusal;
 
-use super::act::{Act, DrainVerdict, Got, Trouble, Use, Work};
+use super::act::{Act, DrainVerdict, Got, Trouble, Work};
 use super::commits::{Update, commit_of};
 use super::drain_facts::DrainFacts;
 use super::known_dir::KnownDir;
@@ -17,6 +17,7 @@ use super::rules::{
 use super::shared_files::evidence;
 use super::sheet::Sheet;
 use super::strand::Strand;
+use super::usage::Use;
 use crate::bridge::{Mutation, ReadSet};
 use crate::facts::{Attr, Outcome};
 use crate::identity::Identity;

@@ -9,11 +9,12 @@ mod conclude;
 mod doubt;
 
 use crate::bridge::{Mutation, ReadSet};
-use crate::drain::act::{Act, DrainVerdict, Got, NewDir, OTHER_DIR, Trouble, Work};
+use crate::drain::act::{Act, DrainVerdict, Got, OTHER_DIR, Trouble, Work};
 use crate::drain::commits::commit_of;
 use crate::drain::drain_facts::DrainFacts;
 use crate::drain::going::Going;
 use crate::drain::known_dir::KnownDir;
+use crate::drain::new_dir::NewDir;
 use crate::drain::rules::{removal, within};
 use crate::drain::shared_files::{as_found, evidence};
 use crate::drain::sheet::{Reason, Sheet};

@@ -1,8 +1,8 @@
 //! Names change at the same time, where they have nothing to do with each other.
 
 use super::*;
-use crate::drain::act::NewDir;
 use crate::drain::moves::Reach;
+use crate::drain::new_dir::NewDir;
 use crate::record::{BridgeId, ObjectId, ObjectName, PathRecord};
 
 /// What an act changes the name of.
