@@ -423,7 +423,8 @@ class Machine:
             told = outside.ask(self.pfs, op)
             possible = told == said or kind == "list" and self.may_list(user, op, natively, told)
             if kind in ("stat", "lstat", "read"):
-                possible = possible or said in self.seen_by(user)
+                stale = self.differs(user, op["base"], os.path.dirname(op["path"]) or ".")
+                possible = possible or said in self.seen_by(user, stale)
         if not possible:
             self.wrong(user, op, "buffer", said, "natively", natively, "on the PFS", told)
         else:
@@ -435,18 +436,24 @@ class Machine:
 
     def may_list(self, user, op, names, on_pfs):
         """Is each of these names on the PFS, or of something that the user can see?"""
-        seen = self.seen_by(user)
+        seen = self.seen_by(user, self.differs(user, op["base"], op["path"]))
         for name in set(names) - set(on_pfs if isinstance(on_pfs, list) else []):
             look = {"kind": "lstat", "base": op["base"], "path": os.path.join(op["path"], name)}
             if self.inside[user].ask(self.pfs, look) not in seen:
                 return False
         return True
 
-    def seen_by(self, user):
-        """All that the user can look at. What a program has made, a drain has put on the PFS and others have renamed goes on showing in the
-        buffer as it was."""
+    def differs(self, user, base, path):
+        """Does the buffer show something else at this path than there is natively?"""
+        look = {"kind": "stat", "base": base, "path": path}
+        return self.inside[user].ask(self.pfs, look) != self.outside[user].ask(self.twin, look)
+
+    def seen_by(self, user, is_stale):
+        """All that the user can look at. A stale directory, which a program has made, a drain has put on the PFS and others have renamed, goes
+        on showing in the buffer as it was."""
         roots = (self.twin, self.pfs)
-        return self.was_seen[user] + [seen for root in roots for seen in self.outside[user].ask(root, {"kind": "walk"})]
+        now = [seen for root in roots for seen in self.outside[user].ask(root, {"kind": "walk"})]
+        return now + self.was_seen[user] if is_stale else now
 
     def is_in_a_stale_dir(self, user, op):
         is_stale = False
@@ -458,7 +465,7 @@ class Machine:
             said, natively = self.inside[user].ask(self.pfs, look), self.outside[user].ask(self.twin, look)
             if said == natively:
                 continue
-            if said not in self.seen_by(user):
+            if said not in self.seen_by(user, True):
                 return False
             is_stale = True
         return is_stale

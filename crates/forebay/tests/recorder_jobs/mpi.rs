@@ -1,7 +1,7 @@
 //! MPI programs on MPICH and Open MPI: ranks, shared and partly shared files, launches, and ranks that die.
 
-use crate::common::{self, find_program, need};
-use crate::job::{Job, only, record, write};
+use crate::common::{find_program, need};
+use crate::job::{Job, only, record, record_command, write};
 use crate::stage::{Said, Stage, finish};
 use std::fs;
 use std::process::Command;
@@ -208,20 +208,14 @@ const OVER_NODES: &str = "OMPI_MCA_plm_rsh_agent=./remote OMPI_MCA_btl=tcp,self 
 /// Runs four ranks of the program on four nodes, under one `forebay record` that has its tables where all nodes see them.
 fn over_nodes(stage: &Stage, end: &str) -> Said {
     let script = format!("{OVER_NODES} {} a {end}", stage.path("sim").display());
+    let record = record_command(stage, &script);
     let nodes = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/nodes.sh");
     let mut command = stage.command("timeout");
     command
         .args(["-k", "5", "100", "bash", nodes])
-        .args([stage.path(""), "4".into(), common::forebay()])
-        .args([
-            "record",
-            "--log",
-            "job.darshan",
-            "--",
-            "bash",
-            "-c",
-            &script,
-        ]);
+        .args([stage.path(""), "4".into()])
+        .arg(record.get_program())
+        .args(record.get_args());
     finish(command)
 }
 
