@@ -222,8 +222,8 @@ pub enum Act {
     Sync(Vec<ObjectId>),
     /// Read these copies back and compare: [`Got::Each`].
     Verify(Vec<ObjectId>),
-    /// Give copies their names: [`Got::Named`]. A name where something is that it may not replace ([`Name::may_replace`])
-    /// fails with EEXIST; that is looked at last thing before. Only the file that was written and verified gets a name: what is under
+    /// Give copies their names: [`Got::Named`]. A name where something is that it may not replace
+    /// ([`super::copies::Name::may_replace`]) fails with EEXIST; that is looked at last thing before. Only the file that was written and verified gets a name: what is under
     /// the temporary name is compared with that before, and what is under the final name after.
     Name(Vec<Naming>),
     /// These copies are of no use: their temporary names go, wherever making them has stopped. What others have put under such a
