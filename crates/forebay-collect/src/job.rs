@@ -104,10 +104,12 @@ impl<'r> Job<'r> {
         self.last_images().filter(is_abnormal).count() as u64
     }
 
-    /// How many processes executed a program at last that has left no table.
+    /// How many programs have left no table: those that a process executed at last, and those of children that had none themselves.
     pub fn unrecorded(&self) -> u64 {
         let executed = |image: &&Image| image.end == End::Exec && !image.is_alive;
-        self.last_images().filter(executed).count() as u64
+        let executed = self.last_images().filter(executed).count() as u64;
+        let unreached = self.tables.images.iter().map(Image::unreached);
+        unreached.fold(executed, u64::saturating_add)
     }
 
     /// Tables of processes that only started others.

@@ -5,6 +5,7 @@ use crate::job::Job;
 use crate::metadata::Lines;
 use crate::ranks::FOREBAY;
 use darshan_log::file_facts::FileFacts;
+use forebay_count::event::Extra;
 use forebay_count::read::Totals;
 use std::collections::BTreeMap;
 
@@ -52,7 +53,11 @@ pub fn lines(job: &Job, files: &[FileFacts]) -> Lines {
     found(files, &mut lines);
     let mut extras: BTreeMap<&str, u64> = BTreeMap::new();
     for image in &job.tables.images {
-        for (name, (n, _)) in &image.extras {
+        let calls = image
+            .extras
+            .iter()
+            .filter(|(name, _)| **name != Extra::UNREACHED);
+        for (name, (n, _)) in calls {
             *extras.entry(name).or_default() += n;
         }
     }

@@ -8,6 +8,7 @@ use crate::recording::{self, Recording};
 use crate::uncounted_calls;
 use darshan_log::counters::{FloatRule, Rule};
 use darshan_log::{CounterModule, Record, record_id};
+use forebay_count::event::Extra;
 use forebay_count::heat::{HeatMap, TICK_NS};
 use forebay_count::layout::{H_START_MONOTONIC, MAX_TABLE_BYTES, WORD_BYTES};
 use forebay_count::read::{self, End, File, ProcIo, RankSource, Totals};
@@ -424,6 +425,11 @@ impl Image {
             .iter()
             .filter_map(|name| self.extras.get(name));
         calls.fold(0, |sum, (_, ns)| sum.saturating_add(*ns))
+    }
+
+    /// How many programs children of its process started that the recorder does not reach.
+    pub fn unreached(&self) -> u64 {
+        self.extras.get(Extra::UNREACHED).map_or(0, |(n, _)| *n)
     }
 
     /// True if it has records of this interface.

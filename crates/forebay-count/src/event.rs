@@ -158,11 +158,16 @@ pub enum Extra {
     Xattr,
     /// `stat`, `access` and failed opens of paths that are left out.
     LeftOut,
+    /// Programs started by children that count in their parent's table, into which the recorder is not loaded.
+    Unreached,
 }
 
 impl Extra {
+    /// The name of [`Extra::Unreached`].
+    pub const UNREACHED: &'static str = "unreached";
+
     /// All of them, in the order of their numbers, with the names that a log gives them.
-    pub const NAMES: [(&'static str, Extra); 24] = [
+    pub const NAMES: [(&'static str, Extra); 25] = [
         ("mkdir", Extra::Mkdir),
         ("rmdir", Extra::Rmdir),
         ("unlink", Extra::Unlink),
@@ -187,6 +192,7 @@ impl Extra {
         ("aio", Extra::Aio),
         ("xattr", Extra::Xattr),
         ("left_out", Extra::LeftOut),
+        (Extra::UNREACHED, Extra::Unreached),
     ];
 }
 

@@ -4,6 +4,7 @@
 //! size of its accesses come here. Memory is **type-stable**: cells that once were a record of some kind stay one, so
 //! that a thread with an old handle finds a lock where it expects one.
 
+use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering, Ordering::Relaxed};
 
 use crate::layout::*;
@@ -12,8 +13,9 @@ use crate::table::{Handle, Host, Name, Record, Table, word_of};
 use crate::track::{add, overflow_words};
 use crate::{heat, library, lock, posix, stdio};
 
-/// Cells that are backed by memory in one step (32 KiB).
-const BACKING_STEP_CELLS: usize = 512;
+/// Cells that are backed by memory in one step: at first as many as a process with few files needs (4 KiB), then as many as
+/// there are already, up to 32 KiB.
+const BACKING_STEP_CELLS: Range<usize> = 64..512;
 /// One cell in this many is reserved for records of directories.
 const RESERVE_SHARE: usize = 16;
 /// The heap has room for one record of a directory per this many cells.
@@ -228,16 +230,39 @@ fn allocate(table: &Table<'_>, use_: Use, reserve: bool, host: &impl Host) -> Op
     }
     let backed = table.get(H_HEAP_BACKED) as usize;
     if end > backed {
-        let upto = (end + BACKING_STEP_CELLS).min(all);
-        if !host.back(backed * CELL_WORDS..upto * CELL_WORDS) {
-            // From now on the table makes do with the memory that it has.
-            table.put(H_HEAP_END, backed as u64);
+        let step = backed.saturating_sub(first);
+        let step = step.clamp(BACKING_STEP_CELLS.start, BACKING_STEP_CELLS.end);
+        if !back_to((end + step).min(all), table, host) {
             return None;
         }
-        table.put(H_HEAP_BACKED, upto as u64);
     }
     table.put(H_HEAP_NEXT, end as u64);
     u32::try_from(next).ok()
+}
+
+/// Backs the heap with memory up to a cell. If there is none, the table makes do with what it has from now on. The caller holds
+/// the lock of the structure.
+fn back_to(upto: usize, table: &Table<'_>, host: &impl Host) -> bool {
+    let backed = table.get(H_HEAP_BACKED) as usize;
+    let done = host.back(backed * CELL_WORDS..upto * CELL_WORDS);
+    if done {
+        table.put(H_HEAP_BACKED, upto as u64);
+    } else {
+        table.put(H_HEAP_END, backed as u64);
+    }
+    done
+}
+
+/// Backs as many free cells as there may be, of one largest step.
+pub(crate) fn reserve(table: &Table<'_>, host: &impl Host) {
+    let Some(_locked) = Locked::take(table, host) else {
+        return;
+    };
+    let upto = table.get(H_HEAP_NEXT) as usize + BACKING_STEP_CELLS.end;
+    let upto = upto.min(table.get(H_HEAP_END) as usize);
+    if upto > table.get(H_HEAP_BACKED) as usize {
+        back_to(upto, table, host);
+    }
 }
 
 /// Gives a run back. The caller holds the lock of the structure.

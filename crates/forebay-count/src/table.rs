@@ -8,6 +8,7 @@ use crate::heap;
 use crate::heat::{self, TICK_NS};
 use crate::layout::*;
 pub use crate::record::Record;
+use crate::track::add;
 use crate::{lock, pending, posix, stdio};
 
 /// Most records of one bucket that are looked at. Only a damaged table has a longer chain.
@@ -119,14 +120,14 @@ impl<'t> Table<'t> {
     /// Begins a table in `words`, which are all zero. `None` if they are too few or too many.
     pub fn format(words: &'t [AtomicU64], birth: &Birth<'_>, host: &impl Host) -> Option<Self> {
         let bytes = words.len() * WORD_BYTES;
-        if !(MIN_TABLE_BYTES..=MAX_TABLE_BYTES).contains(&bytes) || !host.back(0..FIXED_WORDS) {
+        if !(MIN_TABLE_BYTES..=MAX_TABLE_BYTES).contains(&bytes) {
             return None;
         }
         let buckets = (bytes / BYTES_PER_BUCKET).next_power_of_two() / 2;
         let folded = FIXED_WORDS + buckets;
         let folded_room = words.len() / FOLDED_SHARE;
         let heap_cell = (folded + folded_room).div_ceil(CELL_WORDS);
-        if !host.back(FIXED_WORDS..folded) {
+        if !host.back(0..folded) {
             return None;
         }
         let table = Table { words };
@@ -253,6 +254,11 @@ impl<'t> Table<'t> {
         self.words[at + 1].fetch_add(end_ns.saturating_sub(start_ns), Relaxed);
     }
 
+    /// Takes back one call without a time, which did not happen after all.
+    pub fn take_back(&self, extra: Extra) {
+        add(&self.words[H_EXTRAS + 2 * extra as usize], -1);
+    }
+
     /// Notes which rank this process is. `by_mpi` is true if MPI itself said so, false if the environment did.
     pub fn set_rank(&self, rank: u32, ranks: u32, by_mpi: bool) {
         self.put(H_RANK, u64::from(rank) + 1);
@@ -293,6 +299,11 @@ impl<'t> Table<'t> {
             Some(Link { record, cell })
         })
         .take(MAX_CHAIN)
+    }
+
+    /// Takes memory for some 30 more files, as far as there is any. Afterwards the host may have no more to give.
+    pub fn reserve(&self, host: &impl Host) {
+        heap::reserve(self, host);
     }
 
     /// Holds the record of a file until [`Table::let_go`]. The record is made if it is new; when memory is full it is

@@ -11,12 +11,14 @@
 //! |---|---|
 //! | [`hooks!`], [`Real`] | a hook of a libc function, and the next definition of that function |
 //! | [`preload_library!`] | what linker and compiler require of a preload library |
+//! | [`exec_list_function!`] | a hook of a function of libc with a list of arguments |
 //! | [`foreign`] | hooks of functions in libraries that come with the program |
 //! | [`MpiFunction`] | the two names of an MPI function |
 //! | [`mpi_abi`] | handles and constants of the MPI libraries |
 //! | [`kernel`], [`thread`] | system calls, and the calling thread |
 //! | [`fork`] | state that a child must not inherit |
-//! | [`environment`], [`path`], [`shebang`], [`stdio_mode`] | pure rules |
+//! | [`program`] | a program that is about to be started |
+//! | [`bypass`], [`environment`], [`path`], [`shebang`], [`stdio_mode`] | pure rules |
 //!
 //! ```
 //! use core::ffi::c_int;
@@ -35,6 +37,7 @@
 pub mod bypass;
 mod elf;
 pub mod environment;
+mod exec_list;
 pub mod foreign;
 pub mod fork;
 mod frame;
@@ -42,6 +45,7 @@ pub mod kernel;
 pub mod mpi_abi;
 mod mpi_function;
 pub mod path;
+pub mod program;
 pub mod shebang;
 pub mod stdio_mode;
 mod symbol;

@@ -318,16 +318,29 @@ enum Origin<'o> {
     NoFile,
 }
 
+fn can_be_file(stat: &libc::stat) -> bool {
+    matches!(
+        stat.st_mode & libc::S_IFMT,
+        libc::S_IFREG | libc::S_IFDIR | libc::S_IFBLK
+    )
+}
+
+/// Is it certain that no record counts what happens on a descriptor?
+pub fn is_no_file(fd: c_int) -> bool {
+    match known(fd).map(|entry| entry.posix.standing()) {
+        Some(Standing::NoFile | Standing::Excluded) => true,
+        Some(Standing::File) => false,
+        _ => !state::is_restricted() && kernel::fstat(fd).is_some_and(|stat| !can_be_file(&stat)),
+    }
+}
+
 /// Asks what a descriptor is that is not known: see [`known_name`].
 fn ask(fd: c_int, room: &mut [u8; MAX_NAME_BYTES]) -> Option<Origin<'_>> {
     if state::is_restricted() {
         return None;
     }
     let stat = kernel::fstat(fd)?;
-    if !matches!(
-        stat.st_mode & libc::S_IFMT,
-        libc::S_IFREG | libc::S_IFDIR | libc::S_IFBLK
-    ) {
+    if !can_be_file(&stat) {
         return Some(Origin::NoFile);
     }
     let name = known_name(fd, room)?;

@@ -12,7 +12,7 @@ use crate::clock::now_ns;
 use crate::config;
 use crate::count::{asked, count_posix};
 use crate::end;
-use crate::fds::{self, APPEND, ASK, Standing};
+use crate::fds::{self, APPEND, ASK, Entry, Standing};
 use crate::record_names::with_name;
 use crate::state::{self, Recording, recording};
 use forebay_hook::kernel::{self, call};
@@ -301,6 +301,9 @@ pub fn close(fd: c_int, call: impl FnOnce() -> c_int) -> c_int {
     let Some(entry) = fds::known(fd) else {
         return call();
     };
+    if state::is_new_child() {
+        return close_in_new_child(entry, call);
+    }
     let Some(recording) = recording() else {
         return call();
     };
@@ -324,25 +327,54 @@ pub fn close(fd: c_int, call: impl FnOnce() -> c_int) -> c_int {
     result
 }
 
-/// Counts `close_range` and its kin after they succeeded, and forgets the descriptors.
-pub fn closed_range(recording: &Recording, first: u32, last: u32, (start_ns, end_ns): (u64, u64)) {
-    if state::is_borrowed() {
-        return;
+/// As [`close`] in a forked child without a table: it counts in its parent's, whose descriptor goes on holding the record.
+#[cold]
+fn close_in_new_child(entry: &Entry, call: impl FnOnce() -> c_int) -> c_int {
+    let taken = entry.take();
+    let start_ns = now_ns();
+    let result = call();
+    let event = Event::plain(Op::Close, start_ns, now_ns());
+    if let (Some(handle), Some(lent)) = (taken.posix, state::lent()) {
+        let lent = &lent.recording;
+        lent.table.count(Kind::Posix, handle, &event, lent);
     }
-    fds::each_known(first, last, |_, entry| {
+    result
+}
+
+/// Counts `close_range` and its kin after they succeeded, and forgets the descriptors.
+pub fn closed_range(first: u32, last: u32, (start_ns, end_ns): (u64, u64)) {
+    let event = Event::plain(Op::Close, start_ns, end_ns);
+    let forget = |recording: &Recording, entry: &Entry| {
         let taken = entry.take();
         if let Some(handle) = taken.posix {
-            let event = Event::plain(Op::Close, start_ns, end_ns);
-            recording
-                .table
-                .count(Kind::Posix, handle, &event, recording);
+            let table = &recording.table;
+            table.count(Kind::Posix, handle, &event, recording);
         }
-        taken.let_go(&recording.table);
+        taken
+    };
+    if let Some(lent) = state::lent() {
+        fds::each_known(first, last, |_, entry| {
+            let _held_by_parent = forget(&lent.recording, entry);
+        });
+        return;
+    }
+    let Some(recording) = recording().filter(|_| !state::is_borrowed()) else {
+        return;
+    };
+    fds::each_known(first, last, |_, entry| {
+        forget(&recording, entry).let_go(&recording.table);
     });
 }
 
 /// Makes and counts `dup` and its kin. The new descriptor stands for the same open file.
 pub fn dup(old: c_int, call: impl FnOnce() -> c_int) -> c_int {
+    if state::is_new_child() && fds::is_no_file(old) {
+        let new = call();
+        if let Some(entry) = fds::known(new).filter(|_| new != old) {
+            let _held_by_parent = entry.take();
+        }
+        return new;
+    }
     let Some(recording) = recording() else {
         return call();
     };

@@ -19,7 +19,7 @@ pub fn forget() {
     OWN_READS.iter().for_each(|n| n.store(0, Ordering::Relaxed));
 }
 
-/// Reads a small file, as much of it as `out` has room for.
+/// Reads a small file of the kernel, as much of it as `out` has room for.
 pub fn read_file<'o>(path: &CStr, out: &'o mut [u8]) -> Option<&'o [u8]> {
     // SAFETY: a C string.
     let fd = unsafe {
@@ -39,7 +39,13 @@ pub fn read_file<'o>(path: &CStr, out: &'o mut [u8]) -> Option<&'o [u8]> {
         OWN_READS[1].fetch_add(1, Ordering::Relaxed);
         match got {
             Ok(0) | Err(_) => break,
-            Ok(n) => len += n,
+            Ok(n) => {
+                len += n;
+                // A file of the kernel gives all it has at once.
+                if len < out.len() {
+                    break;
+                }
+            }
         }
     }
     OWN_READS[0].fetch_add(len as u64, Ordering::Relaxed);

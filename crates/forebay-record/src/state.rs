@@ -3,7 +3,8 @@
 //! A page leads to the table. The kernel wipes that page in a forked child (`MADV_WIPEONFORK`), whatever call made the
 //! child. So a child finds the page empty at its first call and makes a table of its own. The table of its parent is
 //! still mapped then, and tells which files the inherited descriptors stand for. If the child can't make a table (it
-//! has changed its root or its user), it goes on in its parent's.
+//! has changed its root or its user), it goes on in its parent's. What a child closes before anything else counts in its
+//! parent's: a shell's child does no more than that before it starts a program, which has a table of its own.
 //!
 //! A child of `vfork` shares its parent's memory and counts in its parent's table. Its descriptors are its own, so it
 //! must not change what is known of its parent's.
@@ -44,6 +45,8 @@ const NEW: u32 = 0;
 const STARTING: u32 = 1;
 const READY: u32 = 2;
 const OFF: u32 = 3;
+/// A forked child without a table counts in that of its parent at this moment.
+const LENT: u32 = 4;
 /// Times that a thread yields to another one that is making the table before it goes on uncounted.
 const MAX_TURNS: usize = 1000;
 
@@ -136,7 +139,7 @@ fn start() -> Option<Recording> {
         match page.phase.load(Ordering::Acquire) {
             READY => return attach(page),
             OFF => return None,
-            STARTING => {
+            STARTING | LENT => {
                 kernel::give_way();
             }
             _ if page
@@ -160,14 +163,77 @@ fn start() -> Option<Recording> {
     None
 }
 
-/// Makes a table for this process; if it can't, returns that of the parent.
-fn make(config: &config::Config) -> Option<&'static [AtomicU64]> {
+/// The words of the last table: in a new child those of its parent.
+///
+/// # Safety
+/// The caller keeps other threads from giving the mapping up.
+unsafe fn last_words() -> Option<&'static [AtomicU64]> {
     let (at, len) = (
         LAST_WORDS.load(Ordering::Acquire),
         LAST_LEN.load(Ordering::Relaxed),
     );
+    // SAFETY: the caller's promise.
+    (!at.is_null()).then(|| unsafe { core::slice::from_raw_parts(at, len) })
+}
+
+/// True in a forked child that has no table yet.
+#[inline(always)]
+pub fn is_new_child() -> bool {
+    PAGE.peek()
+        .is_some_and(|page| page.phase.load(Ordering::Relaxed) == NEW)
+        && !LAST_WORDS.load(Ordering::Relaxed).is_null()
+}
+
+/// The table of the parent, lent to a child that has none yet. Records that it leads to are held by the parent's
+/// descriptors, not by the child's. Other threads wait until it is given back.
+pub struct Lent {
+    page: &'static Page,
+    /// The parent's table.
+    pub recording: Recording,
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        self.page.phase.store(NEW, Ordering::Release);
+    }
+}
+
+/// Lends the table of the parent; `None` if this process has its own, or no parent with one.
+pub fn lent() -> Option<Lent> {
+    let page = PAGE.peek()?;
+    if !is_new_child() {
+        return None;
+    }
+    page.phase
+        .compare_exchange(NEW, LENT, Ordering::AcqRel, Ordering::Acquire)
+        .ok()?;
+    // SAFETY: no other thread makes a table now.
+    let table = unsafe { last_words() }.and_then(Table::attach);
+    let lent = table.map(|table| Lent {
+        page,
+        recording: Recording { table },
+    });
+    if lent.is_none() {
+        page.phase.store(NEW, Ordering::Release);
+    }
+    lent
+}
+
+/// Does something to the table of the parent, in a process that counts there: a new child, or one of `vfork`.
+pub fn in_parents_table(act: impl FnOnce(&Table<'static>)) {
+    if let Some(lent) = lent() {
+        act(&lent.recording.table);
+    } else if is_borrowed()
+        && let Some(recording) = recording()
+    {
+        act(&recording.table);
+    }
+}
+
+/// Makes a table for this process; if it can't, returns that of the parent.
+fn make(config: &config::Config) -> Option<&'static [AtomicU64]> {
     // SAFETY: the mapping is there until the next lines give it up.
-    let parent = (!at.is_null()).then(|| unsafe { core::slice::from_raw_parts(at, len) });
+    let parent = unsafe { last_words() };
     if parent.is_some() {
         own_reads::forget();
     }
@@ -182,7 +248,7 @@ fn make(config: &config::Config) -> Option<&'static [AtomicU64]> {
             fds::inherit(&from, &Recording { table: to });
         }
         // SAFETY: nothing refers to the mapping any more: what this process knew of its cells was just replaced.
-        unsafe { kernel::unmap(at.cast(), len * WORD_BYTES) };
+        unsafe { kernel::unmap(parent.as_ptr().cast_mut().cast(), size_of_val(parent)) };
     }
     Some(words)
 }
@@ -206,8 +272,11 @@ pub fn expect_borrowers() {
     MAY_BE_BORROWED.store(true, Ordering::Relaxed);
 }
 
-/// Keeps the recorder from making system calls from now on.
+/// Keeps the recorder from making system calls from now on. Files that come later need memory now.
 pub fn restrict() {
+    if let Some(recording) = recording() {
+        recording.table.reserve(&recording);
+    }
     RESTRICTED.store(true, Ordering::Relaxed);
 }
 

@@ -178,3 +178,44 @@ fn children_of_all_kinds_count_what_they_write_under_its_name() {
         assert!(own.iter().any(|i| i.process.pid == child.process.ppid));
     }
 }
+
+#[test]
+fn a_child_that_only_closes_before_it_starts_a_program_has_no_table_of_its_own() {
+    let place = Place::new("new-children");
+    let program = place.compile("new_children");
+    let fixed = place.compile_by("cc", "nothing.c", &["-static"]);
+    place.record(&program, [place.path("data"), fixed]);
+    let images = place.images();
+    let exe = program.as_os_str().as_encoded_bytes();
+    let (own, others): (Vec<&Image>, Vec<&Image>) =
+        images.iter().partition(|i| i.process.exe() == exe);
+    let started: Vec<_> = others.iter().map(|i| i.process.exe()).collect();
+    assert_eq!(started.len(), 1, "true: {started:?}");
+    let (children, parent): (Vec<&Image>, Vec<&Image>) =
+        own.iter().partition(|i| i.process.by_fork);
+    let parent = parent[0];
+    // It tells whose child it was.
+    assert_eq!(others[0].process.ppid, parent.process.pid);
+    assert_eq!(parent.extras.get("unreached"), Some(&3));
+    let closed = &parent.posix[&place.text("data/closed")];
+    assert!(closed.floats[posix::CLOSE_END] > 0.0, "by a child");
+    let writer = children
+        .iter()
+        .find(|i| i.posix.contains_key(&place.text("data/own")))
+        .unwrap();
+    for (name, bytes) in [("own", 7), ("kept", 3)] {
+        let written = writer.posix[&place.text(&format!("data/{name}"))].ints[posix::BYTES_WRITTEN];
+        assert_eq!(written, bytes, "{name}");
+    }
+    assert_eq!(children.len(), 101, "the writer, and those with a thread");
+    let by_thread = place.text("data/by_thread");
+    let by_threads = children.iter().filter_map(|i| i.posix.get(&by_thread));
+    let by_threads: i64 = by_threads.map(|f| f.ints[posix::BYTES_WRITTEN]).sum();
+    assert_eq!(by_threads, 500);
+    let many = &parent.posix[&place.text("data/many0")];
+    assert_eq!(
+        many.ints[posix::BYTES_WRITTEN],
+        2,
+        "its parent still has it"
+    );
+}

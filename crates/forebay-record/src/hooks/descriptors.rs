@@ -24,8 +24,8 @@ hooks! {
     fn close_range [real] (first: c_uint, last: c_uint, flags: c_int) -> c_int {
         let start_ns = now_ns();
         let result = real(first, last, flags);
-        if result == 0 && flags & ON_EXEC == 0 && let Some(recording) = recording() {
-            closed_range(&recording, first, last, (start_ns, now_ns()));
+        if result == 0 && flags & ON_EXEC == 0 {
+            closed_range(first, last, (start_ns, now_ns()));
         }
         result
     }
@@ -33,9 +33,7 @@ hooks! {
     fn closefrom [real] (first: c_int) -> () {
         let start_ns = now_ns();
         real(first);
-        if let Some(recording) = recording() {
-            closed_range(&recording, first.max(0) as c_uint, c_uint::MAX, (start_ns, now_ns()));
-        }
+        closed_range(first.max(0) as c_uint, c_uint::MAX, (start_ns, now_ns()));
     }
 
     fn lseek | lseek64 [real] (fd: c_int, offset: off_t, whence: c_int) -> off_t {

@@ -2,8 +2,12 @@
 
 use core::ffi::{c_char, c_int, c_long, c_void};
 
+use forebay_count::event::Extra;
 use forebay_count::read::End;
-use forebay_hook::hooks;
+use forebay_hook::kernel::FdPath;
+use forebay_hook::program::{self, Found};
+use forebay_hook::{environment, exec_list_function, hooks};
+use libc::{AT_FDCWD, pid_t};
 
 use super::Path;
 use crate::clock::use_coarse_clock;
@@ -15,23 +19,43 @@ type Strings = *const *const c_char;
 
 hooks! {
     fn execve [real] (path: Path, args: Strings, env: Strings) -> c_int {
-        replaced(|| real(path, args, env))
+        replaced(|| is_unreached(AT_FDCWD, path), || real(path, args, env))
     }
 
     fn execvpe [real] (file: Path, args: Strings, env: Strings) -> c_int {
-        replaced(|| real(file, args, env))
+        replaced(|| is_found_unreached(file), || real(file, args, env))
     }
 
-    fn execv | execvp [real] (path: Path, args: Strings) -> c_int {
-        replaced(|| real(path, args))
+    fn execv [real] (path: Path, args: Strings) -> c_int {
+        replaced(|| is_unreached(AT_FDCWD, path), || real(path, args))
+    }
+
+    fn execvp [real] (file: Path, args: Strings) -> c_int {
+        replaced(|| is_found_unreached(file), || real(file, args))
     }
 
     fn fexecve [real] (fd: c_int, args: Strings, env: Strings) -> c_int {
-        replaced(|| real(fd, args, env))
+        replaced(|| is_unreached(AT_FDCWD, FdPath::new(fd).as_ptr()), || real(fd, args, env))
     }
 
     fn execveat [real] (dirfd: c_int, path: Path, args: Strings, env: Strings, flags: c_int) -> c_int {
-        replaced(|| real(dirfd, path, args, env, flags))
+        replaced(|| is_unreached(dirfd, path), || real(dirfd, path, args, env, flags))
+    }
+
+    fn posix_spawn [real]
+        (pid: *mut pid_t, path: Path, actions: *const c_void, attr: *const c_void, args: Strings, env: Strings) -> c_int
+    {
+        let result = real(pid, path, actions, attr, args, env);
+        spawned(result, || is_unreached(AT_FDCWD, path));
+        result
+    }
+
+    fn posix_spawnp [real]
+        (pid: *mut pid_t, file: Path, actions: *const c_void, attr: *const c_void, args: Strings, env: Strings) -> c_int
+    {
+        let result = real(pid, file, actions, attr, args, env);
+        spawned(result, || is_found_unreached(file));
+        result
     }
 
     fn _exit | _Exit [real] (code: c_int) -> ! {
@@ -78,6 +102,28 @@ hooks! {
     }
 }
 
+exec_list_function!(execl, with_list);
+exec_list_function!(execlp, search_with_list);
+exec_list_function!(execle, with_list_and_environment);
+
+unsafe extern "C" fn with_list(path: Path, list: Strings) -> c_int {
+    // SAFETY: as execl's caller promises.
+    unsafe { execv::hook(path, list) }
+}
+
+unsafe extern "C" fn search_with_list(file: Path, list: Strings) -> c_int {
+    // SAFETY: as execlp's caller promises.
+    unsafe { execvp::hook(file, list) }
+}
+
+unsafe extern "C" fn with_list_and_environment(path: Path, list: Strings) -> c_int {
+    // SAFETY: as execle's caller promises: the environment comes after the NULL.
+    unsafe {
+        let end = environment::entries(list).count();
+        execve::hook(path, list, (*list.add(end + 1)).cast())
+    }
+}
+
 /// Prepares for a program that is about to forbid itself system calls. In the strict mode it loses the processor's
 /// counter, too.
 fn shut_in(strictly: bool) {
@@ -87,8 +133,20 @@ fn shut_in(strictly: bool) {
     }
 }
 
-/// Notes an exec. If the call does not return, the next program has a table of its own.
-fn replaced(call: impl FnOnce() -> c_int) -> c_int {
+/// Notes an exec. If the call does not return, the next program has a table of its own, unless the recorder is not loaded into it.
+/// A process that counts in its parent's table notes that there.
+fn replaced(is_unreached: impl FnOnce() -> bool, call: impl FnOnce() -> c_int) -> c_int {
+    if state::is_new_child() || state::is_borrowed() {
+        let unreached = !state::is_restricted() && is_unreached();
+        if unreached {
+            state::in_parents_table(|table| table.add_extra(Extra::Unreached, 0, 0));
+        }
+        let result = call();
+        if unreached {
+            state::in_parents_table(|table| table.take_back(Extra::Unreached));
+        }
+        return result;
+    }
     if state::has_begun() {
         note(End::Exec);
     }
@@ -97,6 +155,39 @@ fn replaced(call: impl FnOnce() -> c_int) -> c_int {
         note(End::Unsaid);
     }
     result
+}
+
+/// Notes a program that was started, if the recorder is not loaded into it.
+fn spawned(result: c_int, is_unreached: impl FnOnce() -> bool) {
+    if result != 0 || state::is_restricted() {
+        return;
+    }
+    if let Some(recording) = state::recording()
+        && is_unreached()
+    {
+        recording.table.add_extra(Extra::Unreached, 0, 0);
+    }
+}
+
+/// # Safety
+/// As [`program::look`].
+unsafe fn is_unreached(dirfd: c_int, path: Path) -> bool {
+    // SAFETY: the caller's promise.
+    matches!(unsafe { program::look(dirfd, path, None) }, Found::Past(_))
+}
+
+/// # Safety
+/// As [`program::search`].
+unsafe fn is_found_unreached(file: Path) -> bool {
+    let mut found = Found::NoProgram;
+    // SAFETY: the caller's promise; what is searched are C strings.
+    unsafe {
+        program::search(file, |path| {
+            found = program::look(AT_FDCWD, path, None);
+            found != Found::NoProgram
+        });
+    }
+    matches!(found, Found::Past(_))
 }
 
 /// `vfork` of libc, redefined. It returns twice on the same stack, so no frame may stand between.
