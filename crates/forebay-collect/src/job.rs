@@ -4,8 +4,8 @@ use crate::ranks::{self, Claim, Process, Ranks, Role};
 use crate::recording::{CommandEnd, Note, Recording};
 use crate::tables::{Image, Tables};
 use crate::{Error, sharing};
-use forebay_count::read::End;
-use std::collections::{BTreeMap, BTreeSet};
+use forebay_count::read::{End, folded_key};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// A job as its recordings describe it.
 pub struct Job<'r> {
@@ -185,7 +185,28 @@ impl<'r> Job<'r> {
             }
         }
         sharing.finish();
+        if let Some((files, counted)) = self.folded_once() {
+            sharing.count_once(files, counted);
+        }
         sharing
+    }
+
+    /// How many files have been folded by any process and have no record of their own, and how often they have been counted.
+    /// `None` if not all of them are known.
+    fn folded_once(&self) -> Option<(u64, u64)> {
+        let members = self.members.values().flatten();
+        let images: Vec<&Image> = members.map(|&at| &self.tables.images[at]).collect();
+        let sum = |of: fn(&Image) -> u64| images.iter().map(|i| of(i)).fold(0, u64::saturating_add);
+        let counted = sum(|image| image.folded_files);
+        if counted == 0 || sum(|image| image.unsure_files) > 0 {
+            return None;
+        }
+        let keys = images.iter().flat_map(|image| &image.folded_keys);
+        let mut keys: HashSet<u64> = keys.copied().collect();
+        for entry in images.iter().flat_map(|image| &image.files) {
+            keys.remove(&folded_key(entry.kind, entry.id));
+        }
+        Some((keys.len() as u64, counted))
     }
 }
 

@@ -14,6 +14,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod busy;
 mod coverage;
 mod error;
 mod heatmap;

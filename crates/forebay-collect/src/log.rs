@@ -1,6 +1,7 @@
 //! Writes the log of a job, one rank after the other, so that memory grows with the files and not with the records.
 
 use crate::Error;
+use crate::busy;
 use crate::heatmap::Axis;
 use crate::job::Job;
 use crate::job_facts;
@@ -79,7 +80,10 @@ pub fn write<W: Write + Seek>(job: &Job, sink: W) -> Result<W, Error> {
 
 /// What Darshan's format has no place for, in JSON; `forebay-report` reads it.
 fn notes(job: &Job) -> Vec<(String, String)> {
-    let mut notes = vec![("calls".to_owned(), uncounted_calls::note(job))];
+    let mut notes = vec![
+        ("calls".to_owned(), uncounted_calls::note(job)),
+        ("busy".to_owned(), busy::note(job)),
+    ];
     if !job.tables.collective.is_empty() {
         let told = serde_json::Value::from(job.tables.collective.clone());
         notes.push(("collective".to_owned(), told.to_string()));

@@ -168,6 +168,7 @@ pub fn assign(processes: &[Process]) -> Ranks {
     }
     tree.children_follow(&mut roles);
     let above = tree.above_ranks(&roles);
+    let parents: HashSet<usize> = tree.parent.iter().flatten().copied().collect();
     let (mut outside, mut reaches) = (Vec::new(), HashSet::new());
     for at in tree.in_order() {
         let process = &processes[at];
@@ -184,7 +185,10 @@ pub fn assign(processes: &[Process]) -> Ranks {
         if by_launcher {
             reaches.insert(at);
         }
-        if is_any(process, LAUNCHERS) || by_launcher || is_wrapper && above.contains(&at) {
+        // A program may have the name of a launcher and be none.
+        let is_launcher = is_any(process, &[FOREBAY])
+            || is_any(process, LAUNCHERS) && (!launches.is_empty() || parents.contains(&at));
+        if is_launcher || by_launcher || is_wrapper && above.contains(&at) {
             roles[at] = Role::Launcher;
         }
         outside.push(workers::Member {

@@ -91,6 +91,27 @@ impl FileUsers {
         }
     }
 
+    /// Corrects how many files the records of several files stand for: of `counted`, which all of them say together, there are only
+    /// `files`, because several processes have folded the same one, or one has it under a record of its own.
+    pub fn count_once(&mut self, files: u64, counted: u64) {
+        let mut origins: Vec<(&u64, &mut Origin)> = self
+            .files
+            .iter_mut()
+            .map(|(id, (_, origin))| (id, origin))
+            .filter(|(_, origin)| origin.summed > 0)
+            .collect();
+        origins.sort_by_key(|(id, _)| **id);
+        let (mut before, mut given) = (0u128, 0u64);
+        for (_, origin) in origins {
+            // The running sum is rounded, so that the parts add up to the whole.
+            before += u128::from(origin.summed);
+            let sum = before * u128::from(files.min(counted)) / u128::from(counted.max(1));
+            let sum = u64::try_from(sum).unwrap_or(u64::MAX);
+            origin.summed = sum - given;
+            given = sum;
+        }
+    }
+
     /// True if this rank's record is to be joined with those of others; `None` if no rank uses the file.
     pub fn is_shared(&self, kind: Kind, id: u64, rank: u32) -> Option<bool> {
         let users = self.records.get(&(kind, id))?;
@@ -252,6 +273,36 @@ mod tests {
         assert!(shared(&[], 3, &[0, 1, 2]));
         assert!(!shared(&[], 3, &[0, 2]));
         assert!(!shared(&[], 1, &[0]));
+    }
+
+    #[test]
+    fn files_that_several_processes_have_summed_count_once() {
+        let ranks = Ranks {
+            roles: vec![],
+            launches: vec![],
+            single: 2,
+        };
+        let summed = |counted: [u64; 3], files| {
+            let mut sharing = FileUsers::new(&ranks);
+            for (id, folded) in (1..).zip(counted) {
+                let folded = Some(folded);
+                sharing.add(
+                    0,
+                    &Entry {
+                        folded,
+                        ..entry(id)
+                    },
+                );
+            }
+            sharing.count_once(files, counted.iter().sum());
+            let facts = sharing.facts();
+            let summed = facts.iter().map(|facts| facts.summed.unwrap_or(0));
+            summed.collect::<Vec<_>>()
+        };
+        assert_eq!(summed([10, 20, 30], 60), [10, 20, 30]);
+        assert_eq!(summed([10, 20, 30], 30), [5, 10, 15]);
+        assert_eq!(summed([1, 1, 1], 2), [0, 1, 1]);
+        assert_eq!(summed([u64::MAX / 3; 3], 7).iter().sum::<u64>(), 7);
     }
 
     #[test]

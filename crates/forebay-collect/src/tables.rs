@@ -1,6 +1,7 @@
 //! Reads the tables of a recording: what each says of its process, and its records in the terms of a log.
 
 use crate::Error;
+use crate::busy::Timeline;
 use crate::heatmap::Bins;
 use crate::merge::{Seen, Tally};
 use crate::ranks::Claim;
@@ -8,6 +9,7 @@ use crate::recording::{self, Recording};
 use crate::uncounted_calls;
 use darshan_log::counters::{FloatRule, Rule};
 use darshan_log::{CounterModule, Record, record_id};
+use forebay_count::busy::BusyMap;
 use forebay_count::event::Extra;
 use forebay_count::heat::{HeatMap, TICK_NS};
 use forebay_count::layout::{H_START_MONOTONIC, MAX_TABLE_BYTES, WORD_BYTES};
@@ -68,12 +70,16 @@ pub struct Image {
     pub extras: BTreeMap<&'static str, (u64, u64)>,
     /// Bytes over time: POSIX, MPI-IO, STDIO.
     pub heat: Vec<(Kind, Bins)>,
+    /// When it was in I/O.
+    pub busy: Timeline,
     /// Its records.
     pub files: Vec<Entry>,
     /// Bytes of files that were mapped into memory. What is read and written there is not seen.
     pub mapped_bytes: u64,
     /// How many files are in folded records.
     pub folded_files: u64,
+    /// What stands for them ([`read::folded_key`]), as far as it is known.
+    pub folded_keys: Vec<u64>,
     /// How many of those may have been counted twice.
     pub unsure_files: u64,
     /// How many records have common values that may be wrong.
@@ -390,9 +396,11 @@ impl Image {
                 .map(|(name, n, ns)| (name, (n, ns)))
                 .collect(),
             heat: heat_of(table),
+            busy: Timeline::of(&BusyMap::of(table)),
             files: Vec::new(),
             mapped_bytes: 0,
             folded_files: 0,
+            folded_keys: read::folded_keys(table).collect(),
             unsure_files: read::unsure_files(table),
             values_lost: 0,
         }
@@ -421,9 +429,7 @@ impl Image {
 
     /// Nanoseconds of its calls on names that are in no record.
     pub fn name_call_ns(&self) -> u64 {
-        let calls = uncounted_calls::CALLS
-            .iter()
-            .filter_map(|name| self.extras.get(name));
+        let calls = uncounted_calls::names().filter_map(|name| self.extras.get(name));
         calls.fold(0, |sum, (_, ns)| sum.saturating_add(*ns))
     }
 

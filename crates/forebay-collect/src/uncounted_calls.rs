@@ -1,26 +1,17 @@
 //! Calls on names that Darshan has no counter for, by rank: they take time, and are in no record.
 
 use crate::job::Job;
+use forebay_count::event::Extra;
 use serde_json::json;
 use std::collections::BTreeMap;
 
-/// The calls that are in no record. Renames are in those of both names. Copies, maps and transfers are in those of files.
-pub const CALLS: [&str; 14] = [
-    "access",
-    "stat_missed",
-    "open_failed",
-    "readlink",
-    "xattr",
-    "mkdir",
-    "rmdir",
-    "unlink",
-    "link",
-    "symlink",
-    "opendir",
-    "readdir",
-    "attributes",
-    "truncate",
-];
+/// The names of the calls that are in no record.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    let calls = Extra::NAMES.into_iter();
+    calls
+        .filter(|(_, call)| call.takes_time())
+        .map(|(name, _)| name)
+}
 
 /// The note `calls` of a log: a list of `[rank, name, calls, nanoseconds]`, by rank.
 pub fn note(job: &Job) -> String {
@@ -28,8 +19,7 @@ pub fn note(job: &Job) -> String {
     for (rank, members) in &job.members {
         let mut sums: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
         for image in members.iter().map(|&at| &job.tables.images[at]) {
-            let extras = image.extras.iter();
-            for (name, (calls, ns)) in extras.filter(|(name, _)| CALLS.contains(name)) {
+            for (name, (calls, ns)) in names().filter_map(|name| image.extras.get_key_value(name)) {
                 let sum = sums.entry(name).or_default();
                 *sum = (sum.0.saturating_add(*calls), sum.1.saturating_add(*ns));
             }

@@ -166,6 +166,29 @@ impl Extra {
     /// The name of [`Extra::Unreached`].
     pub const UNREACHED: &'static str = "unreached";
 
+    /// True for a call that takes time and is in no record. Renames are in those of both names. Copies, maps and transfers are in
+    /// those of files.
+    pub const fn takes_time(self) -> bool {
+        use Extra::*;
+        matches!(
+            self,
+            Access
+                | StatMissed
+                | OpenFailed
+                | Readlink
+                | Xattr
+                | Mkdir
+                | Rmdir
+                | Unlink
+                | Link
+                | Symlink
+                | Opendir
+                | Readdir
+                | Attributes
+                | Truncate
+        )
+    }
+
     /// All of them, in the order of their numbers, with the names that a log gives them.
     pub const NAMES: [(&'static str, Extra); 25] = [
         ("mkdir", Extra::Mkdir),

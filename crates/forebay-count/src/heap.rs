@@ -11,7 +11,7 @@ use crate::layout::*;
 use crate::path::{self, MAX_NAME_BYTES, OTHER_FILES};
 use crate::table::{Handle, Host, Name, Record, Table, word_of};
 use crate::track::{add, overflow_words};
-use crate::{heat, library, lock, posix, stdio};
+use crate::{busy, heat, library, lock, posix, stdio};
 
 /// Cells that are backed by memory in one step: at first as many as a process with few files needs (4 KiB), then as many as
 /// there are already, up to 32 KiB.
@@ -325,11 +325,13 @@ fn fold_one(table: &Table<'_>, kind: Kind, host: &impl Host) -> bool {
     let done = free && lock::acquire(&into.words[LOCK], &into.words[LOCK_NOTE], host.now_ns());
     if done {
         heat::flush(table, kind, record.state());
+        busy::flush(table, &record);
         match kind {
             Kind::Posix => posix::fold(table, &record, &into, host),
             Kind::Stdio => stdio::fold(&record, &into),
             _ => library::fold(&record, &into),
         }
+        busy::fold(&record, &into);
         let flags = record.words[KIND_FLAGS].load(Relaxed);
         into.words[KIND_FLAGS].fetch_or(flags & VALUES_LOST, Relaxed);
         let id = record.id();
@@ -429,6 +431,15 @@ pub(crate) fn read_name<'o>(
     &out[..len]
 }
 
+/// True if a record is that of a file or of a directory's files: other names, such as `<STDIN>`, are no paths.
+pub(crate) fn is_of_file(table: &Table<'_>, record: &Record<'_>) -> bool {
+    let cell = record.words[NEXT_NAME].load(Relaxed) as u32;
+    let first = table
+        .get(cell as usize * CELL_WORDS + NAME_HEAD_WORDS)
+        .to_ne_bytes()[0];
+    cell != 0 && first == b'/'
+}
+
 // ---- which files have been folded ----
 
 /// Counts a file in a folded record, unless it was counted there before. The caller holds the lock of the structure.
@@ -455,7 +466,8 @@ fn was_folded(table: &Table<'_>, kind: Kind, id: u64) -> bool {
     table.get(H_FOLDED_COUNT) != 0 && place_of(table, kind, id).is_some_and(|(_, there)| there)
 }
 
-fn folded_key(kind: Kind, id: u64) -> u64 {
+/// What stands for a file in the list of those that have been folded.
+pub(crate) fn folded_key(kind: Kind, id: u64) -> u64 {
     id.wrapping_add((kind as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15))
         .max(1)
 }

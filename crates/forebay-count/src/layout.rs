@@ -1,11 +1,11 @@
 //! Where things are in a table. Writer and reader share it; it may change only together with [`MAGIC`].
 //!
 //! A table is an array of 64-bit words in the byte order of the machine. The header comes first, then the side slots, the heat
-//! maps, the buckets of the index, the ids of folded files, and the heap. The heap is counted in **cells** of
+//! maps, the busy map, the buckets of the index, the ids of folded files, and the heap. The heap is counted in **cells** of
 //! [`CELL_WORDS`] words, from the start of the table; a record and a name are runs of cells.
 
 /// "FBTABLE" and the version of this layout.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"FBTABLE1");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"FBTABLE2");
 /// Words of one cell.
 pub const CELL_WORDS: usize = 8;
 /// Bytes of one word.
@@ -70,9 +70,9 @@ impl Kind {
             Kind::Posix => (69, 17, 20, 1, 2),
             Kind::Stdio => (14, 15, 12, 0, 0),
             Kind::Mpiio => (51, 17, 12, 1, 1),
-            Kind::H5f => (3, 5, 8, 0, 0),
+            Kind::H5f => (3, 5, 9, 0, 0),
             Kind::H5d => (94, 17, 12, 11, 1),
-            Kind::PnetcdfFile => (9, 8, 8, 0, 0),
+            Kind::PnetcdfFile => (9, 8, 9, 0, 0),
             Kind::PnetcdfVar => (120, 17, 12, 11, 1),
         };
         Shape {
@@ -138,8 +138,12 @@ pub const HEAT_TICK: usize = 4;
 pub const HEAT_READ: usize = 5;
 /// Bytes written in that tick.
 pub const HEAT_WRITTEN: usize = 6;
+/// Tick of the busy map in which the last call of this record ended.
+pub const BUSY_TICK: usize = 7;
+/// Nanoseconds of this record's timers that are in the busy map.
+pub const BUSY_COUNTED: usize = 8;
 /// Words of state that all kinds share. Those of a single kind follow.
-pub const COMMON_STATE: usize = 7;
+pub const COMMON_STATE: usize = 9;
 
 // ---- name ----
 
@@ -276,14 +280,20 @@ pub const PENDING_AT: usize = HEADER_WORDS;
 pub const HEAT_MAPS: usize = 3;
 /// Bins of a heat map.
 pub const HEAT_BINS: usize = 200;
-/// Words before the bins: lock, note, shift.
-pub const HEAT_HEAD_WORDS: usize = 8;
+/// Words before the bins of a map over time: lock, note, shift.
+pub const MAP_HEAD_WORDS: usize = 8;
 /// Words of a heat map.
-pub const HEAT_WORDS: usize = HEAT_HEAD_WORDS + 2 * HEAT_BINS;
+pub const HEAT_WORDS: usize = MAP_HEAD_WORDS + 2 * HEAT_BINS;
 /// First word of the heat maps.
 pub const HEAT_AT: usize = PENDING_AT + PENDING_SLOTS * PENDING_WORDS;
+/// Rows of the busy map: POSIX and calls on names, STDIO, MPI-IO.
+pub const BUSY_ROWS: usize = 3;
+/// Bins of the busy map.
+pub const BUSY_BINS: usize = 256;
+/// First word of the busy map.
+pub const BUSY_AT: usize = HEAT_AT + HEAT_MAPS * HEAT_WORDS;
 /// First word behind the fixed parts.
-pub const FIXED_WORDS: usize = HEAT_AT + HEAT_MAPS * HEAT_WORDS;
+pub const FIXED_WORDS: usize = BUSY_AT + MAP_HEAD_WORDS + BUSY_ROWS * BUSY_BINS;
 
 /// Least size of a table.
 pub const MIN_TABLE_BYTES: usize = 64 << 10;

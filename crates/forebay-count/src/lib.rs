@@ -21,13 +21,14 @@
 //! | [`mpiio`], [`hdf5`], [`pnetcdf`] | the rules of I/O libraries; what they share is in [`library`] |
 //! | [`handles`] | from a library's handle to a record |
 //! | [`track`] | common values, timers, size buckets |
-//! | [`heat`] | bytes over time |
+//! | [`heat`], [`busy`] | bytes and time in calls over time; what they share is in [`time_map`] |
 //! | [`pending`] | events that found their record locked |
 //! | [`path`] | names, their ids, and which paths are left out |
 //! | [`read`], [`library_read`] | the reader's side: a table as values |
 #![no_std]
 #![forbid(unsafe_code)]
 
+pub mod busy;
 pub mod event;
 pub mod handles;
 pub mod hdf5;
@@ -46,6 +47,7 @@ pub mod read;
 mod record;
 pub mod stdio;
 pub mod table;
+mod time_map;
 pub mod track;
 
 pub use event::{Event, Op};

@@ -224,6 +224,12 @@ pub(crate) fn durations(kind: Kind) -> Range<usize> {
     2 * points..2 * points + sums + longest
 }
 
+/// The sums among them.
+pub(crate) fn timers(kind: Kind) -> Range<usize> {
+    let (points, sums) = time_groups(kind);
+    2 * points..2 * points + sums
+}
+
 /// True if this integer counter of a kind adds up over files.
 fn adds_up(kind: Kind, counter: usize) -> bool {
     match (kind, places(kind)) {

@@ -6,6 +6,7 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
+use crate::busy;
 use crate::event::{CREATED, Event, MEMORY_NOT_ALIGNED, Op, WAS_THERE};
 use crate::heat::{self, Direction};
 use crate::layout::{
@@ -149,6 +150,7 @@ pub fn apply(table: &Table<'_>, record: &Record<'_>, event: &Event, host: &impl 
         return;
     };
     let (start, end) = (event.start_ns, event.end_ns);
+    busy::roll(table, record, w.state, end);
     match event.op {
         Op::Read => transfer::<true>(table, record, &w, event, host),
         Op::Write => transfer::<false>(table, record, &w, event, host),

@@ -26,7 +26,7 @@
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::event::Extra;
-use crate::heap::read_name;
+use crate::heap::{self, read_name};
 use crate::layout::*;
 use crate::path::MAX_NAME_BYTES;
 use crate::posix;
@@ -498,6 +498,24 @@ pub fn extras(table: &Table<'_>) -> impl Iterator<Item = (&'static str, u64, u64
         let calls = table.get(at);
         (calls != 0).then(|| (name, calls, table.get(at + 1)))
     })
+}
+
+/// What stands for the files that have been folded, as far as the list of them had room: the [`folded_key`] of each.
+pub fn folded_keys(table: &Table<'_>) -> impl Iterator<Item = u64> {
+    let (first, room) = (table.get(H_FOLDED), table.get(H_FOLDED_ROOM));
+    let words = usize::try_from(first)
+        .ok()
+        .and_then(|at| table.words().get(at..));
+    let words = words
+        .filter(|_| table.get(H_FOLDED_BACKED) == 1)
+        .unwrap_or(&[]);
+    let keys = words.iter().take(usize::try_from(room).unwrap_or(0));
+    keys.map(|key| key.load(Relaxed)).filter(|key| *key != 0)
+}
+
+/// What stands for a file of this kind among [`folded_keys`], of whatever process.
+pub fn folded_key(kind: Kind, id: u64) -> u64 {
+    heap::folded_key(kind, id)
 }
 
 /// How many files may have been counted twice in folded records, because the list of their ids was full.

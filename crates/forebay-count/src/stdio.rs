@@ -2,6 +2,7 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
+use crate::busy;
 use crate::event::{Event, Op};
 use crate::heat::{self, Direction};
 use crate::layout::{COMMON_STATE, Kind, LAST_META_END, LAST_READ_END, LAST_WRITE_END};
@@ -73,6 +74,7 @@ pub fn apply(table: &Table<'_>, record: &Record<'_>, event: &Event) {
         return;
     };
     let (start, end) = (event.start_ns, event.end_ns);
+    busy::roll(table, record, w.state, end);
     match event.op {
         Op::Read | Op::CopyOut => {
             add(&w.ints[READS], 1);

@@ -9,7 +9,7 @@ use crate::heat::{self, TICK_NS};
 use crate::layout::*;
 pub use crate::record::Record;
 use crate::track::add;
-use crate::{lock, pending, posix, stdio};
+use crate::{busy, lock, pending, posix, stdio};
 
 /// Most records of one bucket that are looked at. Only a damaged table has a longer chain.
 const MAX_CHAIN: usize = 1 << 16;
@@ -210,9 +210,9 @@ impl<'t> Table<'t> {
         self.realtime(monotonic_ns) / TICK_NS
     }
 
-    /// The tick in which the table began.
-    pub fn first_tick(&self) -> u64 {
-        self.get(H_START_REALTIME) / TICK_NS
+    /// CLOCK_REALTIME when the table began.
+    pub(crate) fn first_ns(&self) -> u64 {
+        self.get(H_START_REALTIME)
     }
 
     /// Stores as much of `text` as has room, closed with a NUL.
@@ -252,6 +252,9 @@ impl<'t> Table<'t> {
         let at = H_EXTRAS + 2 * extra as usize;
         self.words[at].fetch_add(1, Relaxed);
         self.words[at + 1].fetch_add(end_ns.saturating_sub(start_ns), Relaxed);
+        if extra.takes_time() {
+            busy::call(self, start_ns, end_ns);
+        }
     }
 
     /// Takes back one call without a time, which did not happen after all.
@@ -451,7 +454,7 @@ impl<'t> Table<'t> {
         }
     }
 
-    /// Opens locks that were left behind, counts what is in the side slots, and brings the heat maps up to date. Only
+    /// Opens locks that were left behind, counts what is in the side slots, and brings the maps over time up to date. Only
     /// for a copy, or a table whose writer is gone.
     pub fn settle(&self) {
         self.each_record(|_, record| {
@@ -463,7 +466,10 @@ impl<'t> Table<'t> {
             lock::release(&self.words[H_LOCK]);
         }
         pending::drain(self, &InMemory, true);
-        self.each_record(|_, record| heat::flush(self, record.kind, record.state()));
+        self.each_record(|_, record| {
+            heat::flush(self, record.kind, record.state());
+            busy::flush(self, record);
+        });
     }
 
     /// Calls `act` for every record, in the order of the index.

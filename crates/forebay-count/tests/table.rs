@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use forebay_count::busy::BusyMap;
+use forebay_count::event::Extra;
 use forebay_count::heat::HeatMap;
 use forebay_count::layout::{H_LOCK, LOCK};
 use forebay_count::posix::{self as p, MEMORY_ALIGNMENT};
@@ -397,4 +399,58 @@ fn threads_that_share_a_file_and_files_that_share_a_thread_lose_nothing() {
         .map(|t| all[&format!("/data/own{t}")][p::WRITES])
         .sum();
     assert_eq!(own as u64 + unplaced.writes, 4 * CALLS as u64);
+}
+
+/// Milliseconds in calls per bin of a row, from the bin in which the table began.
+fn busy(table: &Table<'_>, row: usize) -> Vec<(usize, u64)> {
+    table.settle();
+    let map = BusyMap::of(table);
+    let bins = map.rows[row].iter().enumerate();
+    let used = bins.filter(|(_, ns)| **ns > 0);
+    used.map(|(bin, ns)| (bin, ns / 1000)).collect()
+}
+
+#[test]
+fn the_busy_map_tells_when_calls_were_under_way() {
+    let memory = memory(2 << 20);
+    let table = begin(&memory);
+    let file = hold(&table, "/data/a");
+    let us = |t: u64| 5 + t * 1000;
+    // Two calls in one tick, one that takes three, and one long after.
+    count(&table, file, at(Op::Write, 0, 1, us(100), us(150)));
+    count(&table, file, at(Op::Read, 0, 1, us(800), us(900)));
+    count(&table, file, at(Op::Sync, 0, 0, us(1500), us(3250)));
+    count(&table, file, at(Op::Close, 0, 0, us(90_000), us(90_010)));
+    table.add_extra(Extra::Mkdir, us(5000), us(5200));
+    table.add_extra(Extra::Map, us(6000), us(6200));
+    assert_eq!(
+        busy(&table, 0),
+        [(0, 150), (1, 500), (2, 1000), (3, 250), (5, 200), (90, 10)]
+    );
+    // What waits on a pipe does no I/O.
+    let pipe = hold(&table, "<STDIN>");
+    count(&table, pipe, at(Op::Read, 0, 1, us(100_000), us(190_000)));
+    assert_eq!(busy(&table, 0).len(), 6);
+    // Two minutes later a bin is 512 ms wide.
+    count(
+        &table,
+        file,
+        at(Op::Read, 0, 1, us(120_000_000), us(120_000_100)),
+    );
+    assert_eq!(busy(&table, 0), [(0, 2110), (234, 100)]);
+    assert_eq!(BusyMap::of(&table).bin_ns, 512 * MS);
+}
+
+#[test]
+fn files_that_are_folded_keep_their_time() {
+    let memory = memory(128 << 10);
+    let table = begin(&memory);
+    for n in 0..500 {
+        let h = hold(&table, &format!("/data/{n}"));
+        let start = 5 + n * 10_000;
+        count(&table, h, at(Op::Write, 0, 1, start, start + 1000));
+        table.let_go(Kind::Posix, h);
+    }
+    let sum: u64 = busy(&table, 0).iter().map(|(_, us)| us).sum();
+    assert_eq!(sum, 500);
 }

@@ -6,6 +6,7 @@
 use core::ffi::{CStr, c_char};
 
 use forebay_count::Kind;
+use forebay_count::busy;
 use forebay_count::handles::Handles;
 use forebay_count::heat::Direction;
 use forebay_count::library::{Span, Words, note_access};
@@ -98,6 +99,7 @@ impl Open {
                 .with(self.kind, handle, &recording, |record| {
                     if let Some(act) = act.take() {
                         act(&recording, record);
+                        busy::flush(&recording.table, record);
                     }
                 });
             if act.is_none() || !self.is_usable() {

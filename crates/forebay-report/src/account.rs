@@ -3,8 +3,8 @@
 //! Bytes are counted at the *lowest* interface that saw a file, because these went to the file system. Time is counted
 //! at the *highest* one, because the program waited for that. So MPI-IO over POSIX is never counted twice.
 //!
-//! Times are by the wall clock: where calls of threads overlap, a rank was in I/O no longer than its files were in use,
-//! and never longer than the job ran.
+//! Times are by the wall clock. Forebay's recorder tells how long ranks were in I/O. Of other logs it is known that a rank
+//! whose threads overlap was in I/O no longer than its files were in use, and never longer than the job ran.
 
 use crate::busy::{self, Claim};
 use crate::model::{Counters, FileUse, Interface, Job, Layer, RankShare, Sharing, join};
@@ -81,8 +81,8 @@ pub struct Account {
     pub ranks: Vec<RankShare>,
     /// The rank with most seconds in I/O; `None` if no time was measured.
     pub slowest: Option<SlowestRank>,
-    /// Seconds of the run in which the job was in I/O: where ranks wait for each other those of the slowest rank, else
-    /// those in which any process was.
+    /// Seconds of the run in which any process was in I/O; where the log does not tell, and ranks wait for each other, those of
+    /// the slowest rank.
     pub io_seconds: f64,
     /// Most that the calls of one rank add up to, as a multiple of its seconds in I/O: more than 1 if threads overlap.
     pub overlap: f64,
@@ -139,7 +139,10 @@ impl Account {
     /// True if [`io_seconds`](Self::io_seconds) may count a second twice, because processes did I/O at the same time, now
     /// and then. The speed is a lower bound then.
     pub fn may_overlap(&self, job: &Job) -> bool {
-        job.ranks > 1 && job.launches.len() as u32 + job.serial_steps() != 1
+        match &job.busy {
+            Some(busy) => !busy.whole.is_exact(),
+            None => job.ranks > 1 && job.launches.len() as u32 + job.serial_steps() != 1,
+        }
     }
 
     /// MiB/s per compute node (MSST'11); `None` if the number of nodes is unknown.
@@ -206,8 +209,11 @@ fn wall_shares(job: &Job, wanted: impl Fn(Interface, &FileUse) -> bool) -> (Vec<
         share.read_seconds *= factor;
         share.write_seconds *= factor;
         let whole = share.seconds();
-        if whole > job.run_seconds {
-            let factor = job.run_seconds / whole;
+        let told = job.busy.as_ref().and_then(|busy| busy.ranks.get(at));
+        let told = told.map(|bounds| bounds.most).filter(|most| *most > 0.0);
+        let most = told.unwrap_or(f64::INFINITY).min(job.run_seconds);
+        if whole > most {
+            let factor = most / whole;
             share.read_seconds *= factor;
             share.write_seconds *= factor;
             share.meta_seconds *= factor;
@@ -287,6 +293,10 @@ fn io_seconds(
     wanted: impl Fn(Interface, &FileUse) -> bool,
 ) -> f64 {
     let run = job.run_seconds;
+    let slowest = shares.iter().map(RankShare::seconds).fold(0.0, f64::max);
+    if let Some(busy) = job.busy.as_ref().filter(|busy| busy.whole.most > 0.0) {
+        return busy.whole.most.max(slowest).min(run);
+    }
     // For every rank the launch that it is part of, if others wait for it.
     let mut launch_of: Vec<Option<usize>> = vec![None; job.ranks as usize];
     for (at, launch) in job.launches.iter().enumerate() {
@@ -320,7 +330,6 @@ fn io_seconds(
         data.push(claim.stretched(run));
     }
     let all = busy::seconds(&busy::join(data)) + busy::seconds(&busy::join(metadata));
-    let slowest = shares.iter().map(RankShare::seconds).fold(0.0, f64::max);
     all.max(slowest).min(run)
 }
 
@@ -431,7 +440,7 @@ fn without_rounding_dust(shares: &mut [RankShare]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Counters;
+    use crate::model::{Bounds, Busy, Counters};
     use crate::sample::*;
 
     const MIB: u64 = 1 << 20;
@@ -523,6 +532,29 @@ mod tests {
             one.by_rank[0].in_use = Some((10.0, f64::INFINITY));
         }
         about(Account::of(&job).slowest.unwrap().seconds, 90.64);
+    }
+
+    #[test]
+    fn what_the_recorder_tells_of_times_counts() {
+        let mut job = plain_job(2);
+        for (rank, thread) in [(0, 0), (0, 1), (1, 0)] {
+            let name = format!("/pfs/{rank}.{thread}");
+            let counters = written(100 * MIB, 20.0, 0.0, 90.0);
+            by_rank(&mut job, Interface::Posix, &name, rank, counters);
+        }
+        let bounds = |least, most| Bounds { least, most };
+        job.busy = Some(Busy {
+            whole: bounds(25.0, 25.5),
+            ranks: vec![bounds(5.0, 5.0), bounds(20.0, 20.0)],
+        });
+        let account = Account::of(&job);
+        about(account.ranks[0].seconds(), 5.0);
+        about(account.ranks[1].seconds(), 20.0);
+        about(account.overlap, 8.0);
+        about(account.io_seconds, 25.5);
+        assert!(!account.may_overlap(&job));
+        job.busy.as_mut().unwrap().whole.least = 20.0;
+        assert!(account.may_overlap(&job));
     }
 
     #[test]

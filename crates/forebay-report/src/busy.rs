@@ -1,4 +1,4 @@
-//! How much of the run a rank, or the whole job, was in I/O by the wall clock.
+//! How much of the run a rank, or the whole job, was in I/O by the wall clock, where the log does not tell.
 //!
 //! A log has the sum of the durations of calls, and the first and last time at which a file was in use. Calls of threads
 //! and of processes overlap, so sums may exceed the run. A sum is an upper bound of the time in which any call was under

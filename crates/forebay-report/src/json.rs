@@ -42,6 +42,7 @@ pub(crate) fn report(report: &Report) -> Value {
         "moved": moved(&account.moved),
         "io_seconds": account.io_seconds,
         "mib_per_second": account.mib_per_second(),
+        "mib_per_second_is_least": account.may_overlap(job),
         "mib_per_second_per_node": account.mib_per_second_per_node(job),
         "time": split(&account.time),
         "slowest_rank": account.slowest.map(|slowest| json!({

@@ -4,6 +4,7 @@
 //! with files and ranks, not with operations. What has no bound in a log (trace segments, heat map cells of many ranks)
 //! is condensed before it gets here.
 
+mod busy;
 mod collective;
 mod coverage;
 mod launches;
@@ -11,6 +12,7 @@ mod layers;
 mod programs;
 mod timeline;
 
+pub use busy::{Bounds, Busy};
 pub use collective::{Avoided, Calls, Collective, Prediction};
 pub use coverage::{Coverage, Unplaced};
 pub use programs::Program;
@@ -569,6 +571,8 @@ pub struct Job {
     pub damage: Vec<String>,
     /// The programs that it has run, parents before children; empty if the logger did not note them.
     pub programs: Vec<Program>,
+    /// When it was in I/O, if the recorder noted it.
+    pub busy: Option<Busy>,
     /// What the collective layer did with files of MPI-IO; empty without it.
     pub collective: Vec<Collective>,
     /// Modules, by name.

@@ -12,7 +12,7 @@ pub(crate) fn coverage_text(coverage: &Coverage) -> String {
         let elsewhere = match coverage.elsewhere {
             0 => String::new(),
             n => format!(
-                "; {} of them went to pipes and terminals, or to files of the system, which are in no other number",
+                "; {} of them went to pipes and terminals, to files of the system, or are those of launchers, and are in no other number",
                 bytes(n)
             ),
         };

@@ -232,11 +232,22 @@ fn time(report: &Report) -> String {
 /// What the speed covers.
 pub(crate) fn while_in_io(report: &Report) -> String {
     let seconds = units::seconds(report.account.io_seconds);
+    if report.job.busy.is_some() && report.job.is_mpi() && report.job.ranks > 1 {
+        return format!("while any rank does I/O ({seconds})");
+    }
     let launches = report.job.launches.len() as u32 + report.job.serial_steps();
     match (launches, report.job.ranks) {
         (1, _) => format!("while the slowest rank does I/O ({seconds})"),
         (_, 0 | 1) => format!("while the process does I/O ({seconds})"),
         _ => format!("while any process does I/O ({seconds})"),
+    }
+}
+
+/// What comes before the speed.
+pub(crate) fn least_rate(report: &Report) -> &'static str {
+    match report.account.may_overlap(&report.job) {
+        true => "at least ",
+        false => "",
     }
 }
 
@@ -287,13 +298,9 @@ fn facts(page: &mut Page, report: &Report) {
                 .map_or("per node unknown".to_owned(), |rate| {
                     format!("{rate:.1} MiB/s per node")
                 });
-            let at_least = if account.may_overlap(job) {
-                "at least "
-            } else {
-                ""
-            };
             format!(
-                "{at_least}{rate:.1} MiB/s {}; {per_node}",
+                "{}{rate:.1} MiB/s {}; {per_node}",
+                least_rate(report),
                 while_in_io(report)
             )
         }),
@@ -525,6 +532,9 @@ fn findings(page: &mut Page, report: &Report, all: bool) {
     page.line(&format!(
         "Findings by seconds lost (estimates that overlap){more}"
     ));
+    if let Some(unexplained) = &report.unexplained {
+        page.row("", unexplained);
+    }
     for finding in shown {
         page.row(
             &finding.severity.name().to_uppercase(),

@@ -336,3 +336,12 @@ fn a_script_by_which_a_launcher_reaches_a_node_is_no_step() {
     let roles = [no, no, no, r(0), r(1), no, r(2)];
     assert_eq!(assign(&job).roles, roles);
 }
+
+#[test]
+fn a_program_with_the_name_of_a_launcher_that_starts_nothing_is_a_program() {
+    let job = [silent(process(10, 1, "bash")), process(20, 10, "flux")];
+    assert_eq!(assign(&job).roles, [r(0), r(0)]);
+    // One that starts another program is a launcher, whether that knows its rank or not.
+    let job = [process(20, 1, "flux"), process(30, 20, "sim")];
+    assert_eq!(assign(&job).roles, [Role::Launcher, r(0)]);
+}

@@ -7,7 +7,7 @@ use crate::findings::{Finding, Severity};
 use crate::model::{BUCKET_NAMES, Job, Layer, Timeline};
 use crate::plots::Plots;
 use crate::sentences::{coverage_text, nothing_found};
-use crate::terminal::while_in_io;
+use crate::terminal::{least_rate, while_in_io};
 use crate::units::{self, bytes, number, percent, share};
 use maud::{Markup, html};
 
@@ -72,7 +72,7 @@ pub(super) fn cards(report: &Report) -> Markup {
             section .card {
                 h3 { "Speed" }
                 div .figure {
-                    @if let Some(rate) = account.mib_per_second() { (value("/mib_per_second", rate, &mib(rate))) " MiB/s" } @else { "-" }
+                    @if let Some(rate) = account.mib_per_second() { (least_rate(report)) (value("/mib_per_second", rate, &mib(rate))) " MiB/s" } @else { "-" }
                 }
                 p { (while_in_io(report)) }
                 @if let Some(rate) = account.mib_per_second_per_node(job) {
@@ -172,6 +172,7 @@ pub(super) fn findings(report: &Report, plots: &Plots) -> Markup {
             @if costly.is_empty() {
                 p { (nothing_found(report)) }
             } @else {
+                @if let Some(unexplained) = &report.unexplained { p { (unexplained) } }
                 p .hint { "By seconds lost: how much quicker the slowest rank would have been, estimated from the job's own "
                     "times. Estimates overlap and don't add up. Select one for evidence and advice." }
                 ol .findings { @for (i, one) in costly.iter().enumerate() { (finding(report, plots, one, i < OPEN_FINDINGS)) } }

@@ -143,6 +143,8 @@ pub(super) fn coverage(metadata: &BTreeMap<String, String>) -> Option<Coverage> 
         "excluded_written",
         "no_files_read",
         "no_files_written",
+        "launchers_read",
+        "launchers_written",
     ] {
         let bytes = metadata.get(key).and_then(|text| text.parse().ok());
         sum.elsewhere = sum.elsewhere.saturating_add(bytes.unwrap_or(0));

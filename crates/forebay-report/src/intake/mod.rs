@@ -3,6 +3,7 @@
 //! Logs are hostile input. What they claim (ranks, times, sizes) decides neither how much is allocated nor whether a
 //! report is made. Nonsense is left out, and [`Job::damage`] says so.
 
+mod busy;
 mod calls;
 mod collective;
 mod counters;
@@ -117,6 +118,8 @@ struct Intake {
     counted: u128,
     dropped: u64,
     calls: Vec<Calls>,
+    /// How many logs tell when their ranks were in I/O.
+    busy_logs: usize,
 }
 
 impl Intake {
@@ -201,6 +204,7 @@ impl Intake {
             counted: 0,
             dropped: 0,
             calls: Vec::new(),
+            busy_logs: 0,
         }
     }
 
@@ -271,11 +275,26 @@ impl Intake {
             rank: seat.rank(one.rank.into()),
             ..one
         }));
+        if let Some(times) = busy::of(facts.note(busy::NOTE).unwrap_or_default()) {
+            self.add_busy(times, seat);
+        }
         let told = facts.note(collective::NOTE).unwrap_or_default();
         self.job.collective.extend(collective::of(told));
         for (key, value) in &facts.lines {
             let (key, value) = (printable(key.as_bytes()), printable(value.as_bytes()));
             self.job.metadata.entry(key).or_insert(value);
+        }
+    }
+
+    fn add_busy(&mut self, (whole, ranks): (Bounds, Vec<(u32, Bounds)>), seat: Seat) {
+        self.busy_logs += 1;
+        let busy = self.job.busy.get_or_insert_default();
+        busy.whole = busy.whole.or(whole);
+        busy.ranks
+            .resize(self.job.ranks as usize, Bounds::default());
+        for (rank, bounds) in ranks {
+            let mine = &mut busy.ranks[seat.rank(rank.into()) as usize];
+            *mine = mine.or(bounds);
         }
     }
 
@@ -552,6 +571,10 @@ impl Intake {
         // Only a trace of every rank names every node.
         if self.job.hosts.is_empty() && self.traced_ranks.len() == ranks as usize {
             self.job.hosts = self.traced_hosts.into_iter().collect();
+        }
+        // What one of several logs tells is no answer.
+        if self.busy_logs < self.seats.len() {
+            self.job.busy = None;
         }
         if self.job.nodes.is_none() && !self.job.hosts.is_empty() {
             self.job.nodes = u32::try_from(self.job.hosts.len()).ok();

@@ -9,7 +9,7 @@ pub struct Coverage {
     pub seen: u64,
     /// Bytes in `/proc/PID/io` (`rchar` + `wchar`).
     pub total: u64,
-    /// Bytes of those recorded that were of no file of the job: pipes, terminals, the system's files.
+    /// Bytes of those recorded that were of no file of the job: pipes, terminals, the system's files, those of launchers.
     pub elsewhere: u64,
 }
 

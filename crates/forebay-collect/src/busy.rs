@@ -1,0 +1,152 @@
+//! How long a job was in I/O: the union of the times of its processes.
+//!
+//! A process has the time in its calls in bins ([`forebay_count::busy`]). In a bin it was in I/O no longer than the bin is wide,
+//! and no longer than its calls took, of all threads together. What several processes did in one bin may have been at the
+//! same time or not. So the union has two bounds: the most of any one, and the sum, but no more than the bin.
+
+use crate::job::Job;
+use forebay_count::busy::BusyMap;
+use serde_json::json;
+use std::collections::BTreeMap;
+
+/// When one process was in I/O.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Timeline {
+    width_ns: u64,
+    /// Nanoseconds, at most the width, by the number of the bin since the epoch.
+    bins: Vec<(u64, u64)>,
+}
+
+impl Timeline {
+    /// The timeline of a table's map.
+    pub fn of(map: &BusyMap) -> Self {
+        let [posix, stdio, mpi_io] = &map.rows;
+        let ns = posix.iter().zip(stdio).zip(mpi_io);
+        // The calls of POSIX that MPI-IO makes are within those of MPI-IO.
+        let ns = ns.map(|((posix, stdio), mpi_io)| stdio.saturating_add(*posix.max(mpi_io)));
+        let bins = (map.first_bin..).zip(ns.map(|ns| ns.min(map.bin_ns)));
+        Timeline {
+            width_ns: map.bin_ns.max(1),
+            bins: bins.filter(|(_, ns)| *ns > 0).collect(),
+        }
+    }
+}
+
+/// Bounds of a time in nanoseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Bounds {
+    /// It was no less.
+    pub least_ns: u64,
+    /// It was no more.
+    pub most_ns: u64,
+}
+
+/// How long any of some processes was in I/O.
+pub fn union<'t>(timelines: impl Iterator<Item = &'t Timeline>) -> Bounds {
+    let mut by_width: BTreeMap<u64, Vec<&Timeline>> = BTreeMap::new();
+    for one in timelines {
+        by_width.entry(one.width_ns).or_default().push(one);
+    }
+    let mut joined: BTreeMap<u64, Bounds> = BTreeMap::new();
+    let mut before_ns = 0;
+    // Bins of a process are a whole number of those of one with narrower bins, and begin where one of these does.
+    for (width_ns, timelines) in by_width {
+        if before_ns != 0 {
+            joined = widened(joined, width_ns / before_ns);
+        }
+        before_ns = width_ns;
+        for (bin, ns) in timelines.into_iter().flat_map(|one| &one.bins) {
+            let sum = joined.entry(*bin).or_default();
+            sum.least_ns = sum.least_ns.max(*ns);
+            sum.most_ns = sum.most_ns.saturating_add(*ns).min(width_ns);
+        }
+    }
+    joined.values().fold(Bounds::default(), |sum, bin| Bounds {
+        least_ns: sum.least_ns.saturating_add(bin.least_ns),
+        most_ns: sum.most_ns.saturating_add(bin.most_ns),
+    })
+}
+
+/// The same in bins so many times as wide.
+fn widened(bins: BTreeMap<u64, Bounds>, times: u64) -> BTreeMap<u64, Bounds> {
+    let mut wide: BTreeMap<u64, Bounds> = BTreeMap::new();
+    for (bin, ns) in bins {
+        let sum = wide.entry(bin / times.max(1)).or_default();
+        sum.least_ns = sum.least_ns.saturating_add(ns.least_ns);
+        sum.most_ns = sum.most_ns.saturating_add(ns.most_ns);
+    }
+    wide
+}
+
+/// The note `busy` of a log: bounds for the job, and `[rank, least, most]` for each rank that was in I/O. All in nanoseconds.
+pub fn note(job: &Job) -> String {
+    let of = |members: &[usize]| {
+        let members: Vec<_> = members
+            .iter()
+            .map(|&at| &job.tables.images[at].busy)
+            .collect();
+        union(members.into_iter())
+    };
+    let all: Vec<usize> = job.members.values().flatten().copied().collect();
+    let whole = of(&all);
+    let ranks: Vec<_> = job
+        .members
+        .iter()
+        .map(|(rank, members)| (rank, of(members)))
+        .filter(|(_, bounds)| bounds.most_ns > 0)
+        .map(|(rank, bounds)| json!([rank, bounds.least_ns, bounds.most_ns]))
+        .collect();
+    json!({ "job": [whole.least_ns, whole.most_ns], "ranks": ranks }).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn timeline(width_ns: u64, bins: &[(u64, u64)]) -> Timeline {
+        Timeline {
+            width_ns,
+            bins: bins.to_vec(),
+        }
+    }
+
+    fn bounds(timelines: &[Timeline]) -> (u64, u64) {
+        let union = union(timelines.iter());
+        (union.least_ns, union.most_ns)
+    }
+
+    #[test]
+    fn a_process_alone_is_exact_and_threads_fill_no_more_than_the_bin() {
+        let mut map = BusyMap {
+            bin_ns: 100,
+            first_bin: 7,
+            rows: [[0; _]; _],
+        };
+        map.rows[0][..3].copy_from_slice(&[40, 3200, 10]);
+        map.rows[1][..3].copy_from_slice(&[5, 0, 0]);
+        map.rows[2][..3].copy_from_slice(&[0, 0, 60]);
+        let one = Timeline::of(&map);
+        assert_eq!(one.bins, [(7, 45), (8, 100), (9, 60)]);
+        assert_eq!(bounds(&[one]), (205, 205));
+        assert_eq!(bounds(&[]), (0, 0));
+    }
+
+    #[test]
+    fn processes_in_one_bin_are_between_the_longest_and_the_sum() {
+        let a = timeline(100, &[(1, 30), (2, 100)]);
+        let b = timeline(100, &[(1, 20), (2, 100), (5, 70)]);
+        assert_eq!(bounds(&[a, b]), (30 + 100 + 70, 50 + 100 + 70));
+    }
+
+    #[test]
+    fn bins_of_several_widths_are_joined_as_exactly_as_they_are() {
+        let fine = [
+            timeline(10, &[(0, 10), (1, 4)]),
+            timeline(10, &[(0, 10), (3, 2)]),
+        ];
+        let coarse = timeline(40, &[(0, 5), (1, 40)]);
+        // The fine ones: 16 in the first coarse bin.
+        let [a, b] = fine;
+        assert_eq!(bounds(&[a, b, coarse]), (16 + 40, 21 + 40));
+    }
+}
