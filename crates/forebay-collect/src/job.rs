@@ -247,7 +247,7 @@ fn process_of<'i>(images: impl Iterator<Item = &'i Image> + Clone) -> Process {
             ..claim
         }),
         io_ns: io_ns(images.clone()),
-        call_ns: images.map(Image::call_ns).fold(0, u64::saturating_add),
+        weight: images.map(Image::weight).fold(0, u64::saturating_add),
     }
 }
 

@@ -49,9 +49,12 @@ pub struct Process {
     pub claim: Option<Claim>,
     /// When the first of its programs with a record began, in nanoseconds since 1970; `None` if none has one.
     pub io_ns: Option<u64>,
-    /// Nanoseconds that its calls on files took, of all threads together.
-    pub call_ns: u64,
+    /// How much I/O it did: bytes, and [`CALL_WEIGHT`] for each file that it used and each call on a name.
+    pub weight: u64,
 }
+
+/// A file, or a call on a name, weighs as much as so many bytes.
+pub const CALL_WEIGHT: u64 = 4096;
 
 /// What a process is in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

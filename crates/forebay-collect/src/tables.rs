@@ -4,7 +4,7 @@ use crate::Error;
 use crate::busy::Timeline;
 use crate::heatmap::Bins;
 use crate::merge::{Seen, Tally};
-use crate::ranks::Claim;
+use crate::ranks::{CALL_WEIGHT, Claim};
 use crate::recording::{self, Recording};
 use crate::uncounted_calls;
 use darshan_log::counters::{FloatRule, Rule};
@@ -418,6 +418,23 @@ impl Image {
         let bulk = [self.excluded, self.no_files, self.unplaced];
         let bulk = bulk.iter().map(|t| (t.bytes_read, t.bytes_written));
         bulk.fold(self.file_bytes(), added)
+    }
+
+    /// How much I/O it did, see [`crate::ranks::Process::weight`].
+    pub fn weight(&self) -> u64 {
+        let (read, written) = self.file_bytes();
+        let direct = |entry: &&Entry| matches!(entry.kind, Kind::Posix | Kind::Stdio);
+        let files = self
+            .files
+            .iter()
+            .filter(direct)
+            .map(|entry| entry.folded.unwrap_or(1));
+        let calls = uncounted_calls::names().filter_map(|name| self.extras.get(name));
+        let calls = files
+            .chain(calls.map(|(n, _)| *n))
+            .fold(0, u64::saturating_add);
+        let bytes = read.saturating_add(written);
+        bytes.saturating_add(calls.saturating_mul(CALL_WEIGHT))
     }
 
     /// Nanoseconds that its calls on files took, of all threads together.

@@ -14,17 +14,18 @@ fn process(pid: u32, parent_pid: u32, program: &str) -> Process {
         programs: vec![program.to_owned()],
         claim: None,
         io_ns: Some(u64::from(pid) * 1000),
-        call_ns: 50 * MS,
+        weight: 50 * MIB,
     }
 }
 
 const MS: u64 = 1_000_000;
+const MIB: u64 = 1 << 20;
 
 /// The same with another life and other I/O.
-fn lived(mut process: Process, (first, last): (u64, u64), call_ns: u64) -> Process {
+fn lived(mut process: Process, (first, last): (u64, u64), weight: u64) -> Process {
     (process.first_ns, process.last_ns) = (first * MS, last * MS);
     process.io_ns = Some(process.first_ns);
-    process.call_ns = call_ns;
+    process.weight = weight;
     process
 }
 
@@ -39,7 +40,7 @@ fn rank(mut process: Process, rank: u32, size: u32, key: u64) -> Process {
 }
 
 fn silent(mut process: Process) -> Process {
-    (process.io_ns, process.call_ns) = (None, 0);
+    (process.io_ns, process.weight) = (None, 0);
     process
 }
 
@@ -72,7 +73,7 @@ fn a_shell_that_becomes_the_last_program_of_its_script_counts_from_that() {
 #[test]
 fn commands_one_after_the_other_are_one_process_and_side_by_side_they_are_several() {
     let shell = || silent(process(10, 1, "bash"));
-    let dd = |pid, from, to| lived(process(pid, 10, "dd"), (from, to), 90 * MS);
+    let dd = |pid, from, to| lived(process(pid, 10, "dd"), (from, to), 90 * MIB);
     let job = [shell(), dd(20, 0, 100), dd(21, 100, 200), dd(22, 201, 300)];
     assert_eq!(assign(&job).roles, [r(0); 4]);
     let job = [shell(), dd(20, 0, 100), dd(21, 50, 200), dd(22, 201, 300)];
@@ -84,8 +85,8 @@ fn commands_one_after_the_other_are_one_process_and_side_by_side_they_are_severa
 #[test]
 fn helpers_are_folded_into_the_program_that_started_them() {
     // A program that writes, and two pipes of `cat` on the way.
-    let main = lived(process(10, 1, "sim.py"), (0, 1000), 700 * MS);
-    let cat = |pid, at| lived(process(pid, 10, "cat"), (at, at + 10), 2 * MS);
+    let main = lived(process(10, 1, "sim.py"), (0, 1000), 700 * MIB);
+    let cat = |pid, at| lived(process(pid, 10, "cat"), (at, at + 10), 2 * MIB);
     let job = [
         main.clone(),
         cat(20, 100),
@@ -95,11 +96,11 @@ fn helpers_are_folded_into_the_program_that_started_them() {
     ];
     assert_eq!(assign(&job).roles, [r(0); 5]);
     // The shim before an interpreter, with helpers of its own, and the workers that it starts.
-    let mut job = vec![lived(process(10, 1, "bash"), (0, 1000), MS)];
+    let mut job = vec![lived(process(10, 1, "bash"), (0, 1000), MIB)];
     job.push(lived(process(11, 10, "dirname"), (1, 2), 0));
     job.push(lived(process(12, 10, "uname"), (1, 3), 0));
     for pid in 20..24 {
-        job.push(lived(process(pid, 10, "worker"), (100, 900), 500 * MS));
+        job.push(lived(process(pid, 10, "worker"), (100, 900), 500 * MIB));
     }
     let ranks = assign(&job);
     assert_eq!(ranks.roles, [r(0), r(0), r(0), r(0), r(1), r(2), r(3)]);
@@ -108,9 +109,9 @@ fn helpers_are_folded_into_the_program_that_started_them() {
 #[test]
 fn a_main_program_that_works_beside_its_pool_is_a_rank_too() {
     let job = [
-        lived(process(10, 1, "train.py"), (0, 1000), 100 * MS),
-        lived(process(11, 10, "train.py"), (100, 900), 500 * MS),
-        lived(process(12, 10, "train.py"), (100, 900), 500 * MS),
+        lived(process(10, 1, "train.py"), (0, 1000), 100 * MIB),
+        lived(process(11, 10, "train.py"), (100, 900), 500 * MIB),
+        lived(process(12, 10, "train.py"), (100, 900), 500 * MIB),
     ];
     assert_eq!(assign(&job).roles, [r(0), r(1), r(2)]);
 }
@@ -120,9 +121,42 @@ fn processes_that_come_and_go_in_turns_are_as_many_workers_as_ran_at_once() {
     let mut job = vec![silent(process(10, 1, "xargs"))];
     for n in 0..40u32 {
         let at = u64::from(n / 4) * 100;
-        job.push(lived(process(20 + n, 10, "gzip"), (at, at + 90), 50 * MS));
+        job.push(lived(process(20 + n, 10, "gzip"), (at, at + 90), 50 * MIB));
     }
     assert_eq!(assign(&job).count(), 4);
+}
+
+#[test]
+fn workers_with_equal_work_count_however_small_it_is_and_a_long_row_hides_none() {
+    let mut job = vec![silent(process(10, 1, "main.py"))];
+    for pid in 20..276 {
+        job.push(lived(process(pid, 10, "main.py"), (100, 900), MIB / 2));
+    }
+    assert_eq!(assign(&job).count(), 256);
+    // A writer in the background, and a row of readers beside it.
+    let mut job = vec![silent(process(10, 1, "bash"))];
+    job.push(lived(process(20, 10, "dd"), (0, 1000), 10 * MIB));
+    for n in 0..30u32 {
+        let at = u64::from(n) * 10;
+        job.push(lived(process(21 + n, 10, "cat"), (at, at + 9), 10 * MIB));
+    }
+    assert_eq!(assign(&job).count(), 2);
+}
+
+#[test]
+fn programs_that_a_busier_program_starts_on_the_way_are_its_helpers() {
+    let main = lived(process(10, 1, "sim.py"), (0, 1000), 100 * MIB);
+    let mut job = vec![main];
+    for n in 0..40u32 {
+        let at = u64::from(n / 2) * 10;
+        job.push(lived(process(20 + n, 10, "cat"), (at, at + 9), 2 * MIB));
+    }
+    assert_eq!(assign(&job).count(), 1);
+    // The same program forked is a pool.
+    for one in &mut job {
+        one.programs = vec!["sim.py".to_owned()];
+    }
+    assert_eq!(assign(&job).count(), 3);
 }
 
 #[test]
@@ -130,7 +164,7 @@ fn two_hundred_processes_that_do_nothing_are_one() {
     let mut job = vec![silent(process(10, 1, "bash"))];
     for n in 0..200u32 {
         let at = u64::from(n);
-        job.push(lived(process(20 + n, 10, "true"), (at, at + 2), 1000));
+        job.push(lived(process(20 + n, 10, "true"), (at, at + 2), 0));
     }
     assert_eq!(assign(&job).count(), 1);
 }

@@ -3,14 +3,16 @@
 //! Processes that ran one after the other are one **lane**: the shell waits for each of its commands. Lanes below the same
 //! process that ran side by side are workers of their own, if each did a substantial part of the I/O: a pool, commands in
 //! the background. All else is folded into the process that started it: `cat` in a script, the shim before an interpreter.
+//!
+//! What a process did is weighed by bytes and calls, not by time: equal runs have equal workers.
 
 use super::Process;
 use std::collections::HashMap;
 
-/// A lane is substantial if its calls took at least the longest of its neighbours' and of its parent's, divided by this.
+/// A lane is substantial if it did at least as much as the busiest process beside or above it, divided by this.
 const LEAST_PART: u64 = 10;
-/// And at least as many nanoseconds.
-const LEAST_CALL_NS: u64 = 1_000_000;
+/// And weighs at least so much ([`Process::weight`]).
+const LEAST_WEIGHT: u64 = 256 << 10;
 
 /// A process outside of launches.
 pub(super) struct Member {
@@ -30,7 +32,10 @@ struct Lane {
     members: Vec<usize>,
     first_ns: u64,
     last_ns: u64,
-    call_ns: u64,
+    /// The sum of its processes.
+    weight: u64,
+    /// The busiest of them.
+    busiest: u64,
 }
 
 impl Lane {
@@ -39,7 +44,8 @@ impl Lane {
             members: vec![at],
             first_ns: process.first_ns,
             last_ns: process.last_ns.max(process.first_ns),
-            call_ns: process.call_ns,
+            weight: process.weight,
+            busiest: process.weight,
         }
     }
 
@@ -50,7 +56,8 @@ impl Lane {
         self.members.extend(other.members);
         self.first_ns = self.first_ns.min(other.first_ns);
         self.last_ns = self.last_ns.max(other.last_ns);
-        self.call_ns = self.call_ns.saturating_add(other.call_ns);
+        self.weight = self.weight.saturating_add(other.weight);
+        self.busiest = self.busiest.max(other.busiest);
     }
 }
 
@@ -71,15 +78,24 @@ pub(super) fn gather(processes: &[Process], members: &[Member]) -> Vec<Vec<usize
             .remove(&Some(member.at))
             .unwrap_or_default()
             .into_iter()
-            .partition(|lane| lane.call_ns >= LEAST_CALL_NS);
+            .partition(|lane| lane.weight > 0);
         idle.into_iter().for_each(|lane| own.take(lane));
-        let lanes = in_lanes(found);
+        let mut lanes = in_lanes(found);
+        // Other programs that did less, all together, than the one that has started them are its helpers.
+        let program = |at: usize| processes[at].programs.last();
+        let is_other = |&at: &usize| program(at) != program(member.at);
+        let are_helpers = lanes.iter().flat_map(|lane| &lane.members).all(is_other);
+        let weight = lanes.iter().map(|lane| lane.weight);
+        let weight = weight.fold(0, u64::saturating_add);
+        if !member.is_wrapper && are_helpers && weight < process.weight {
+            lanes.drain(..).for_each(|lane| own.take(lane));
+        }
         let parent = member.parent.filter(|at| is_outside.contains_key(at));
         let above = below.entry(parent).or_default();
-        above.extend(fold(own, lanes, member.is_wrapper));
+        above.extend(fold(own, lanes));
     }
     let lanes = in_lanes(below.remove(&None).unwrap_or_default());
-    let mut workers = fold(Lane::default(), lanes, false);
+    let mut workers = fold(Lane::default(), lanes);
     let began = |lane: &Lane| {
         let times = lane.members.iter().filter_map(|&at| processes[at].io_ns);
         times.min()
@@ -105,23 +121,20 @@ fn in_lanes(mut found: Vec<Lane>) -> Vec<Lane> {
 }
 
 /// Decides which lanes below a process are workers of their own, and folds the others into it.
-fn fold(mut own: Lane, lanes: Vec<Lane>, is_wrapper: bool) -> Vec<Lane> {
-    let most = lanes
-        .iter()
-        .map(|lane| lane.call_ns)
-        .fold(own.call_ns, u64::max);
+fn fold(mut own: Lane, lanes: Vec<Lane>) -> Vec<Lane> {
+    let busiest = lanes.iter().map(|lane| lane.busiest);
+    let busiest = busiest.fold(own.busiest, u64::max);
     let is_substantial =
-        |lane: &Lane| lane.call_ns >= LEAST_CALL_NS && lane.call_ns >= most / LEAST_PART;
+        |lane: &Lane| lane.weight >= LEAST_WEIGHT && lane.weight >= busiest / LEAST_PART;
     let (mut workers, helpers): (Vec<Lane>, Vec<Lane>) =
         lanes.into_iter().partition(is_substantial);
     if workers.len() < 2 {
         workers.drain(..).for_each(|lane| own.take(lane));
     }
     helpers.into_iter().for_each(|lane| own.take(lane));
-    // A shell that only waits for its commands is a helper of theirs.
-    let is_idle = own.members.is_empty() || (is_wrapper && !is_substantial(&own));
+    // A process that did little beside its workers, such as a shell that waits for them, is a helper of theirs.
     match workers.first_mut() {
-        Some(first) if is_idle => first.take(own),
+        Some(first) if !is_substantial(&own) => first.take(own),
         _ => workers.push(own),
     }
     workers.retain(|lane| !lane.members.is_empty());
