@@ -51,8 +51,8 @@ pub fn union<'t>(timelines: impl Iterator<Item = &'t Timeline>) -> Bounds {
     let mut before_ns = 0;
     // Bins of a process are a whole number of those of one with narrower bins, and begin where one of these does.
     for (width_ns, timelines) in by_width {
-        if before_ns != 0 {
-            joined = widened(joined, width_ns / before_ns);
+        if let Some(times) = width_ns.checked_div(before_ns) {
+            joined = widened(joined, times);
         }
         before_ns = width_ns;
         for (bin, ns) in timelines.into_iter().flat_map(|one| &one.bins) {

@@ -32,6 +32,8 @@ struct Counted {
     is_alive: bool,
     /// The kernel's count since the process began, at the last look.
     io: Bytes,
+    /// Bytes that the recorder itself has read, in all programs of the process. They are not in `io`.
+    own_read: u64,
 }
 
 /// The coverage of a job.
@@ -50,8 +52,11 @@ pub fn of(job: &Job) -> Coverage {
             let (here, remote): (Vec<Counted>, Vec<Counted>) =
                 processes.into_iter().partition(has_note);
             let alive = here.iter().filter(|p| p.is_alive).map(|p| p.io);
+            let ended = here.iter().filter(|p| !p.is_alive).map(|p| p.own_read);
             let all = ends.into_iter().chain(alive).chain(own_bytes(&remote));
-            all.fold((0, 0), add)
+            let (read, written) = all.fold((0, 0), add);
+            let own = ended.fold(0, u64::saturating_add);
+            (read.saturating_sub(own), written)
         }
         None => own_bytes(&processes).into_iter().fold((0, 0), add),
     };
@@ -75,6 +80,10 @@ impl Counted {
             last_ns: last.last_ns,
             is_alive: last.is_alive,
             io: (last.io.1.rchar, last.io.1.wchar),
+            own_read: images
+                .iter()
+                .map(|i| i.own_read)
+                .fold(0, u64::saturating_add),
         }
     }
 }
@@ -119,6 +128,7 @@ mod tests {
             last_ns,
             is_alive: false,
             io,
+            own_read: 0,
         }
     }
 

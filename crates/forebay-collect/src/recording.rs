@@ -2,6 +2,7 @@
 //! are. With the note the log can still be made if the command that should have made it was killed.
 
 use crate::Error;
+use forebay_count::TABLE_SUFFIX;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::Write;
@@ -186,6 +187,19 @@ impl Recording {
             fs::rename(&part, &path)
         };
         write().map_err(|e| Error::io("write", &path, e))
+    }
+
+    /// True if a process of this machine that has left a table still runs.
+    pub fn has_living(&self) -> bool {
+        let entries = fs::read_dir(&self.dir).into_iter().flatten().flatten();
+        entries.into_iter().any(|entry| {
+            let name = entry.file_name();
+            let process = name.to_str().and_then(|name| {
+                let (pid, rest) = name.strip_suffix(TABLE_SUFFIX)?.split_once('-')?;
+                Some((pid.parse().ok()?, rest.split_once('-')?.0.parse().ok()?))
+            });
+            process.is_some_and(|(pid, ticks)| is_alive(pid, ticks))
+        })
     }
 
     /// Removes the directory and all that is in it.

@@ -60,6 +60,8 @@ pub struct Image {
     pub program: String,
     /// `/proc/self/io` at the start of the table and at the last look.
     pub io: (ProcIo, ProcIo),
+    /// Bytes that the recorder itself has read.
+    pub own_read: u64,
     /// Traffic on paths that are left out.
     pub excluded: Totals,
     /// Traffic on pipes, sockets and terminals.
@@ -389,6 +391,7 @@ impl Image {
             command: if args.is_empty() { exe } else { args.join(" ") },
             host,
             io: (process.io_first, process.io_last),
+            own_read: process.own_read,
             excluded: read::totals(table, Bulk::Excluded),
             no_files: read::totals(table, Bulk::NoFiles),
             unplaced: read::totals(table, Bulk::Unplaced),

@@ -207,6 +207,8 @@ words! { 0;
     H_IO_FIRST: 7,
     /// The same at the last look.
     H_IO_LAST: 7,
+    /// Bytes that the recorder itself has read in this program. They are in no figure above, but in the kernel's count of the process.
+    H_OWN_READ: 1,
     /// The lock of the structure (heap, index, names), and its note.
     H_LOCK: 2,
     /// Next cell of the heap that was never used.

@@ -185,6 +185,8 @@ pub struct Process {
     pub io_first: ProcIo,
     /// The same at the last look, which is before the end if the process was killed.
     pub io_last: ProcIo,
+    /// Bytes that the recorder itself has read, which the two figures leave out.
+    pub own_read: u64,
     hostname: [u8; SHORT_TEXT_WORDS * WORD_BYTES],
     job_key: [u8; SHORT_TEXT_WORDS * WORD_BYTES],
     exe: [u8; PATH_TEXT_WORDS * WORD_BYTES],
@@ -259,6 +261,7 @@ pub fn process(table: &Table<'_>) -> Process {
         end: End::from_words(table.get(H_END), table.get(H_END_CODE)),
         io_first: io(H_IO_FIRST),
         io_last: io(H_IO_LAST),
+        own_read: table.get(H_OWN_READ),
         hostname: text(table, H_HOSTNAME),
         job_key: text(table, H_JOB_KEY),
         exe: text(table, H_EXE),

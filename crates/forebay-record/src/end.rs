@@ -5,7 +5,7 @@ use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use forebay_count::Table;
-use forebay_count::layout::{H_END, H_END_CODE, H_IO_LAST, H_LAST};
+use forebay_count::layout::{H_END, H_END_CODE, H_IO_LAST, H_LAST, H_OWN_READ};
 use forebay_count::read::End;
 
 use crate::clock;
@@ -70,6 +70,7 @@ pub fn look_at_io(table: &Table<'_>, at: usize) {
     let Some(text) = own_reads::read_file(c"/proc/self/io", &mut room) else {
         return;
     };
+    table.put(H_OWN_READ, own_reads::totals()[0]);
     // rchar is the first line, syscr the third.
     let own = [bytes, 0, calls];
     for (i, line) in text.split(|&b| b == b'\n').take(7).enumerate() {

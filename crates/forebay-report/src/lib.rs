@@ -176,6 +176,11 @@ impl Report {
         terminal::one_line(self)
     }
 
+    /// What nobody should miss: nothing was recorded, or only a part, or the numbers contradict each other.
+    pub fn warning(&self) -> Option<&Finding> {
+        terminal::warning(self)
+    }
+
     /// The report as one self-contained HTML page.
     pub fn html(&self) -> String {
         html::page(self)

@@ -2,7 +2,7 @@
 
 use crate::Report;
 use crate::account::{Moved, TimeSplit, split_of};
-use crate::findings::{NOTHING_RECORDED, Severity};
+use crate::findings::{Finding, NOTHING_RECORDED, Severity};
 use crate::model::{BUCKET_NAMES, FileUse, Interface, Layer, Sharing};
 use crate::sentences::{avoided_text, collective_text, coverage_text, is_unknown, nothing_found};
 use crate::text::{shorten, wrap};
@@ -86,13 +86,14 @@ pub(crate) fn short(report: &Report) -> String {
 const TITLE: usize = 70;
 
 /// The most important of all, in one line.
+pub(crate) fn warning(report: &Report) -> Option<&Finding> {
+    let mut findings = report.findings.iter();
+    findings.find(|one| matches!(one.code, NOTHING_RECORDED | "lost-data" | "contradiction"))
+}
+
 pub(crate) fn one_line(report: &Report) -> String {
     let account = &report.account;
-    let loud = report
-        .findings
-        .iter()
-        .find(|one| matches!(one.code, NOTHING_RECORDED | "lost-data" | "contradiction"));
-    let mut text = loud.map_or(String::new(), |one| {
+    let mut text = warning(report).map_or(String::new(), |one| {
         format!("{}; ", one.title.to_uppercase())
     });
     let _ = write!(

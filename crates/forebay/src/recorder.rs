@@ -20,7 +20,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Environment variable: directory in which recording directories are made.
 const ENV_BASE: &str = "FOREBAY_TABLES";
@@ -28,6 +28,9 @@ const ENV_BASE: &str = "FOREBAY_TABLES";
 const ENV_LOG_DIR: &str = "FOREBAY_LOG_DIR";
 /// Free space that a place for tables needs. It may be memory, which the tables must not fill.
 const LEAST_FREE_BYTES: u64 = 1 << 30;
+
+/// So long the log waits for processes that outlive the command by a moment.
+const STRAGGLERS: Duration = Duration::from_secs(1);
 
 /// A command that is recorded.
 pub struct Recorder {
@@ -155,6 +158,15 @@ impl Recorder {
     pub fn discard(self) {
         if let Err(e) = self.recording.remove() {
             eprintln!("forebay: recording: {e}");
+        }
+    }
+
+    /// Waits a moment for processes that are just about to end, such as those that clean up behind a pool of workers. Daemons go on
+    /// for longer than that.
+    pub fn await_stragglers(&self) {
+        let patience = Instant::now() + STRAGGLERS;
+        while self.recording.has_living() && Instant::now() < patience {
+            std::thread::sleep(STRAGGLERS / 100);
         }
     }
 

@@ -136,6 +136,12 @@ impl Logged {
         };
         Logged { collected, job }
     }
+
+    /// True if nothing is missing that anybody should know of.
+    fn is_complete(&self) -> bool {
+        let warning = self.job.as_ref().and_then(forebay_report::Report::warning);
+        self.collected.remarks.is_empty() && warning.is_none()
+    }
 }
 
 /// A run.
@@ -214,6 +220,7 @@ impl RunReport<'_> {
             && self.restarts == 0
             && self.counters.bypassing.is_empty()
             && self.drained.is_none_or(is_drained)
+            && self.log.is_none_or(Logged::is_complete)
     }
 
     fn exit_text(&self) -> String {

@@ -1,7 +1,7 @@
 //! Findings about the data itself: what the numbers leave out.
 
 use super::{Confidence, Finding, Severity, Subject};
-use crate::model::{Coverage, Unplaced};
+use crate::model::{Coverage, Job, Unplaced};
 use crate::sentences::coverage_text;
 use crate::units::{bytes, count, percent};
 
@@ -71,6 +71,7 @@ fn partial(subject: &Subject) -> Option<Finding> {
 fn coverage(subject: &Subject) -> Option<Finding> {
     let coverage = subject.job.coverage.filter(Coverage::is_known)?;
     let unseen = coverage.total.saturating_sub(coverage.seen);
+    let unseen = unseen.saturating_sub(LINKER_BYTES * processes(subject.job).unwrap_or(0));
     if coverage.share() >= subject.limits.coverage_share
         || unseen < subject.limits.coverage_unseen_bytes
     {
@@ -93,6 +94,15 @@ fn coverage(subject: &Subject) -> Option<Finding> {
     Some(finding)
 }
 
+/// Bytes that the dynamic linker reads in a process, before and beside what can be recorded.
+const LINKER_BYTES: u64 = 16 << 10;
+
+fn processes(job: &Job) -> Option<u64> {
+    let text = job.metadata.get("processes")?;
+    // Within what a machine can run.
+    text.parse().ok().filter(|n| *n < 1 << 32)
+}
+
 /// The code of the finding on a job of which nothing is known.
 pub(crate) const NOTHING_RECORDED: &str = "nothing-recorded";
 
@@ -107,10 +117,7 @@ fn nothing_recorded(subject: &Subject) -> Option<Finding> {
         .iter()
         .flat_map(|layer| &layer.uses)
         .any(|one| !job.files[one.file].is_std_stream && one.total.opens + one.total.ops() > 0);
-    let processes: Option<u64> = job
-        .metadata
-        .get("processes")
-        .and_then(|text| text.parse().ok());
+    let processes = processes(job);
     let unseen = job
         .coverage
         .map_or(0, |coverage| coverage.total.saturating_sub(coverage.seen));

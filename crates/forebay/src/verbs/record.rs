@@ -4,7 +4,8 @@ use crate::cli::{self, exit};
 use crate::error::{Fault, fault};
 use crate::program;
 use crate::recorder::{self, Recorder, log_text};
-use crate::run_report::CallBytes;
+use crate::run_report::{CallBytes, Logged};
+use forebay_report::Report;
 use forebay_sys as sys;
 use std::process::Command;
 
@@ -47,11 +48,19 @@ pub fn record(args: &cli::RecordArgs, verbose: bool) -> Result<u8, Fault> {
     sys::pass_signals_to(0);
     let status = waited.and_then(|()| child.wait()).ok();
     recorder.ended(status, CallBytes::now().since(before));
+    recorder.await_stragglers();
     match recorder.conclude() {
         Ok(Some(collected)) => {
-            eprintln!("forebay: log {}", log_text(&collected));
-            for remark in &collected.remarks {
+            let log = Logged::of(collected);
+            eprintln!("forebay: log {}", log_text(&log.collected));
+            for remark in &log.collected.remarks {
                 eprintln!("forebay: {remark}");
+            }
+            if let Some(warning) = log.job.as_ref().and_then(Report::warning) {
+                eprintln!("forebay: {}", warning.title.to_uppercase());
+                for evidence in &warning.evidence {
+                    eprintln!("forebay:   {evidence}");
+                }
             }
         }
         Ok(None) => {}
