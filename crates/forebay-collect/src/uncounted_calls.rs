@@ -1,4 +1,4 @@
-//! Calls on names that Darshan has no counter for, by rank: they take time, and are in no record.
+//! Calls that Darshan has no counter for, by rank: they take time, or wait for somebody else, and are in no record.
 
 use crate::job::Job;
 use forebay_count::event::Extra;
@@ -19,7 +19,10 @@ pub fn note(job: &Job) -> String {
     for (rank, members) in &job.members {
         let mut sums: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
         for image in members.iter().map(|&at| &job.tables.images[at]) {
-            for (name, (calls, ns)) in names().filter_map(|name| image.extras.get_key_value(name)) {
+            let told = Extra::NAMES.into_iter();
+            let told = told.filter(|(_, call)| call.takes_time() || call.waits());
+            for (name, (calls, ns)) in told.filter_map(|(name, _)| image.extras.get_key_value(name))
+            {
                 let sum = sums.entry(name).or_default();
                 *sum = (sum.0.saturating_add(*calls), sum.1.saturating_add(*ns));
             }

@@ -160,6 +160,10 @@ pub enum Extra {
     LeftOut,
     /// Programs started by children that count in their parent's table, into which the recorder is not loaded.
     Unreached,
+    /// Opens of pipes, sockets and terminals by a path of the job: they may wait for somebody else.
+    OpenedPipe,
+    /// `flock`, `lockf`, and locks of `fcntl`: they may wait for somebody else.
+    Lock,
 }
 
 impl Extra {
@@ -189,8 +193,13 @@ impl Extra {
         )
     }
 
+    /// True for a call that may wait for somebody else. That is no time in I/O.
+    pub const fn waits(self) -> bool {
+        matches!(self, Extra::OpenedPipe | Extra::Lock)
+    }
+
     /// All of them, in the order of their numbers, with the names that a log gives them.
-    pub const NAMES: [(&'static str, Extra); 25] = [
+    pub const NAMES: [(&'static str, Extra); 27] = [
         ("mkdir", Extra::Mkdir),
         ("rmdir", Extra::Rmdir),
         ("unlink", Extra::Unlink),
@@ -216,6 +225,8 @@ impl Extra {
         ("xattr", Extra::Xattr),
         ("left_out", Extra::LeftOut),
         (Extra::UNREACHED, Extra::Unreached),
+        ("opened_pipe", Extra::OpenedPipe),
+        ("lock", Extra::Lock),
     ];
 }
 

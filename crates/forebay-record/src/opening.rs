@@ -197,6 +197,10 @@ pub fn opened(recording: &Recording, name: &[u8], opening: &Opening) {
                 ..event
             },
             None => {
+                let (start_ns, end_ns) = (opening.start_ns, opening.end_ns);
+                recording
+                    .table
+                    .add_extra(Extra::OpenedPipe, start_ns, end_ns);
                 if let Some(entry) = entry {
                     entry.posix.set(Standing::NoFile, None);
                 }

@@ -35,6 +35,19 @@ pub const BUCKET_NAMES: [&str; 10] = [
     "> 1 GiB",
 ];
 
+/// Calls of a rank that may wait for somebody else, and do no I/O.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Wait {
+    /// Rank.
+    pub rank: u32,
+    /// What they are, in the plural.
+    pub what: &'static str,
+    /// How many.
+    pub calls: u64,
+    /// Seconds in them.
+    pub seconds: f64,
+}
+
 /// A layer at which data operations are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -571,6 +584,8 @@ pub struct Job {
     pub damage: Vec<String>,
     /// The programs that it has run, parents before children; empty if the logger did not note them.
     pub programs: Vec<Program>,
+    /// Calls that may wait for somebody else.
+    pub waits: Vec<Wait>,
     /// When it was in I/O, if the recorder noted it.
     pub busy: Option<Busy>,
     /// What the collective layer did with files of MPI-IO; empty without it.

@@ -431,6 +431,8 @@ fn calls_that_few_programs_make_are_counted_too() {
         ("rename", 1),
         ("xattr", 1),
         ("allocate", 1),
+        ("lock", 4),
+        ("opened_pipe", 1),
     ] {
         assert_eq!(image.extras.get(name), Some(&calls), "{name}");
     }

@@ -56,6 +56,14 @@ hooks! {
         extra(Extra::SyncRange, || real(fd))
     }
 
+    fn flock [real] (fd: c_int, operation: c_int) -> c_int {
+        extra(Extra::Lock, || real(fd, operation))
+    }
+
+    fn lockf | lockf64 [real] (fd: c_int, command: c_int, n: off_t) -> c_int {
+        extra(Extra::Lock, || real(fd, command, n))
+    }
+
     fn ftruncate | ftruncate64 [real] (fd: c_int, n: off_t) -> c_int {
         extra(Extra::Truncate, || real(fd, n))
     }

@@ -3,8 +3,10 @@
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
 
+use forebay_count::event::Extra;
 use forebay_hook::hooks;
 
+use crate::count::extra;
 use crate::fds::{self, APPEND};
 use crate::opening;
 use crate::state;
@@ -31,6 +33,9 @@ hooks! {
                     note_append(fd, argument as c_int & libc::O_APPEND != 0);
                 }
                 result
+            }
+            libc::F_SETLK | libc::F_SETLKW | libc::F_OFD_SETLK | libc::F_OFD_SETLKW => {
+                extra(Extra::Lock, || real(fd, command, argument))
             }
             _ => real(fd, command, argument),
         }

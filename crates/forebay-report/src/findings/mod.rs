@@ -18,6 +18,7 @@ mod storms;
 mod thresholds;
 mod timeline;
 mod unexplained;
+mod waits;
 
 pub(crate) use quality::NOTHING_RECORDED;
 pub use thresholds::Thresholds;
@@ -138,7 +139,7 @@ pub fn find(job: &Job, account: &Account, limits: &Thresholds) -> Vec<Finding> {
         account,
         limits,
     };
-    let rules: [fn(&Subject) -> Vec<Finding>; 10] = [
+    let rules: [fn(&Subject) -> Vec<Finding>; 11] = [
         quality::rules,
         requests::rules,
         rereads::rules,
@@ -149,6 +150,7 @@ pub fn find(job: &Job, account: &Account, limits: &Thresholds) -> Vec<Finding> {
         timeline::rules,
         layers::rules,
         requests::layer_rules,
+        waits::rules,
     ];
     let mut found: Vec<Finding> = rules.iter().flat_map(|rule| rule(&subject)).collect();
     for finding in &mut found {
@@ -172,7 +174,7 @@ pub fn find(job: &Job, account: &Account, limits: &Thresholds) -> Vec<Finding> {
 /// I/O, unless the finding is about ranks that wait for the I/O of others.
 fn settle(finding: &mut Finding, job: &Job, account: &Account, limits: &Thresholds) {
     let spent = match finding.code {
-        timeline::TAKE_TURNS => job.run_seconds,
+        timeline::TAKE_TURNS | waits::CODE => job.run_seconds,
         _ => account.slowest.map_or(0.0, |slowest| slowest.seconds),
     };
     let most = spent.max(0.0).min(job.run_seconds);

@@ -3,7 +3,7 @@
 
 use super::Intake;
 use super::uses::LayerBuilder;
-use crate::model::{Counters, File, Interface};
+use crate::model::{Counters, File, Interface, Wait};
 use std::collections::BTreeMap;
 
 /// The name of the note.
@@ -17,11 +17,21 @@ pub(super) struct Kind {
     key: &'static str,
     /// As the report shows it, in the place of a file.
     pub name: &'static str,
-    /// True if it asks whether a name is there, or what it is.
-    asks: bool,
+    sort: Sort,
 }
 
-const KINDS: [Kind; 14] = [
+/// What calls do.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sort {
+    /// They ask whether a name is there, or what it is.
+    Ask,
+    /// They change names.
+    Other,
+    /// They wait for somebody else, and do no I/O.
+    Wait,
+}
+
+const KINDS: [Kind; 16] = [
     asking("access", "(access)"),
     asking("stat_missed", "(stat that failed)"),
     asking("open_failed", "(open that failed)"),
@@ -36,22 +46,24 @@ const KINDS: [Kind; 14] = [
     other("readdir", "(readdir)"),
     other("attributes", "(chmod, chown, utimes)"),
     other("truncate", "(truncate)"),
+    waiting("opened_pipe", "opens of pipes"),
+    waiting("lock", "calls for locks on files"),
 ];
 
 const fn asking(key: &'static str, name: &'static str) -> Kind {
-    Kind {
-        key,
-        name,
-        asks: true,
-    }
+    kind(key, name, Sort::Ask)
 }
 
 const fn other(key: &'static str, name: &'static str) -> Kind {
-    Kind {
-        key,
-        name,
-        asks: false,
-    }
+    kind(key, name, Sort::Other)
+}
+
+const fn waiting(key: &'static str, name: &'static str) -> Kind {
+    kind(key, name, Sort::Wait)
+}
+
+const fn kind(key: &'static str, name: &'static str, sort: Sort) -> Kind {
+    Kind { key, name, sort }
 }
 
 /// The calls of one rank of one sort.
@@ -64,9 +76,9 @@ pub(super) struct Calls {
 
 impl Calls {
     pub fn counters(&self) -> Counters {
-        let (asked, other_calls) = match self.kind.asks {
-            true => (self.calls, 0),
-            false => (0, self.calls),
+        let (asked, other_calls) = match self.kind.sort {
+            Sort::Ask => (self.calls, 0),
+            Sort::Other | Sort::Wait => (0, self.calls),
         };
         Counters {
             asked,
@@ -96,11 +108,20 @@ pub(super) fn of(note: &str) -> Vec<Calls> {
 }
 
 impl Intake {
-    /// Adds calls that are in no record to the system calls, each kind as if it were a file.
+    /// Adds calls that are in no record to the system calls, each kind as if it were a file. What waits is noted apart.
     pub(super) fn add_calls(&mut self) {
         let mut files: BTreeMap<&str, usize> = BTreeMap::new();
         for one in std::mem::take(&mut self.calls) {
             let counters = self.believed(one.counters());
+            if one.kind.sort == Sort::Wait {
+                self.job.waits.push(Wait {
+                    rank: one.rank,
+                    what: one.kind.name,
+                    calls: counters.other_calls,
+                    seconds: counters.meta_seconds,
+                });
+                continue;
+            }
             let file = *files.entry(one.kind.name).or_insert_with(|| {
                 self.job.files.push(File {
                     name: one.kind.name.to_owned(),

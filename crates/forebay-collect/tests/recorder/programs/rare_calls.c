@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -31,6 +32,15 @@ int main(int argc, char **argv)
         aio_suspend(list, 1, NULL);
     assert(aio_return(&r) == 300);
     close(fd);
+
+    /* Locks, and the open of a pipe: it waits for nobody, because it is open for both. */
+    fd = open("locked", O_CREAT | O_RDWR, 0600);
+    struct flock whole = {.l_type = F_WRLCK};
+    assert(flock(fd, LOCK_EX) == 0 && flock(fd, LOCK_UN) == 0);
+    assert(lockf(fd, F_LOCK, 10) == 0 && fcntl(fd, F_SETLKW, &whole) == 0);
+    close(fd);
+    assert(mkfifo("fifo", 0600) == 0);
+    close(open("fifo", O_RDWR));
 
     /* A flag that is set later counts as the one at open; pwrite appends then, too. */
     fd = open("flagged", O_CREAT | O_RDWR, 0600);
