@@ -102,6 +102,9 @@ pub fn note(job: &Job) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use forebay_count::table::{Birth, InMemory, Name};
+    use forebay_count::{Event, Kind, Op, Table};
+    use std::sync::atomic::AtomicU64;
 
     fn timeline(width_ns: u64, bins: &[(u64, u64)]) -> Timeline {
         Timeline {
@@ -148,5 +151,116 @@ mod tests {
         // The fine ones: 16 in the first coarse bin.
         let [a, b] = fine;
         assert_eq!(bounds(&[a, b, coarse]), (16 + 40, 21 + 40));
+    }
+
+    /// Numbers that look random and are the same in each run.
+    struct Random(u64);
+
+    impl Random {
+        fn below(&mut self, n: u64) -> u64 {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            self.0 % n
+        }
+    }
+
+    /// The length of the union of intervals.
+    fn length(mut intervals: Vec<(u64, u64)>) -> u64 {
+        intervals.sort_unstable();
+        let mut end = 0;
+        let mut sum = 0;
+        for (from, to) in intervals {
+            sum += to.saturating_sub(from.max(end));
+            end = end.max(to);
+        }
+        sum
+    }
+
+    /// The timeline of a process with so many threads that make calls on files of their own, and the intervals of the calls.
+    fn process(random: &mut Random, run_ns: u64, threads: u64) -> (Timeline, Vec<(u64, u64)>) {
+        let memory: Vec<AtomicU64> = (0..1 << 18).map(|_| AtomicU64::new(0)).collect();
+        let birth = Birth {
+            realtime_ns: 77_777_777_777,
+            ..Birth::default()
+        };
+        let table = Table::format(&memory, &birth, &InMemory).unwrap();
+        let mut calls = Vec::new();
+        for thread in 0..threads {
+            let (longest, pause) = (1 + random.below(30_000_000), 1 + random.below(30_000_000));
+            let mut at = random.below(run_ns);
+            while at < run_ns {
+                let end = at + 1 + random.below(longest);
+                calls.push((end, at, thread));
+                at = end + random.below(pause);
+            }
+        }
+        // A call is counted when it ends.
+        calls.sort_unstable();
+        for &(end, start, thread) in &calls {
+            let name = format!("/data/{thread}.{}", random.below(5));
+            let handle = table.hold(Kind::Posix, &Name::of(name.as_bytes()), &InMemory);
+            let (handle, op) = (
+                handle.unwrap(),
+                [Op::Read, Op::Write, Op::Stat][(end % 3) as usize],
+            );
+            table.count(
+                Kind::Posix,
+                handle,
+                &Event::plain(op, start, end),
+                &InMemory,
+            );
+            table.let_go(Kind::Posix, handle);
+        }
+        table.settle();
+        let intervals = calls.iter().map(|&(end, start, _)| (start, end)).collect();
+        (Timeline::of(&BusyMap::of(&table)), intervals)
+    }
+
+    #[test]
+    fn the_time_of_random_calls_is_between_the_bounds() {
+        for seed in 1..=200u64 {
+            let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            let run_ns = 1_000_000_000 << random.below(8);
+            let made: Vec<_> = (0..1 + random.below(6))
+                .map(|_| process(&mut random, run_ns, 1))
+                .collect();
+            for (timeline, intervals) in &made {
+                let (least, most) = bounds(std::slice::from_ref(timeline));
+                // Nothing overlaps, so nothing is in doubt.
+                assert_eq!(
+                    (least, most),
+                    (most, length(intervals.clone())),
+                    "seed {seed}"
+                );
+            }
+            let truth = length(made.iter().flat_map(|one| one.1.clone()).collect());
+            let (least, most) = bounds(&made.into_iter().map(|one| one.0).collect::<Vec<_>>());
+            let doubt = run_ns / 100;
+            assert!(
+                least <= truth + doubt && truth <= most + doubt,
+                "seed {seed}: {least} {truth} {most}"
+            );
+        }
+    }
+
+    #[test]
+    fn threads_are_in_io_no_longer_than_their_calls_and_no_longer_than_the_wall_clock() {
+        for seed in 1..=50u64 {
+            let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            let run_ns = 10_000_000_000;
+            let (timeline, intervals) = process(&mut random, run_ns, 16);
+            let (_, most) = bounds(&[timeline]);
+            let sum: u64 = intervals.iter().map(|(from, to)| to - from).sum();
+            let (first, last) = intervals.iter().fold((u64::MAX, 0), |(first, last), one| {
+                (first.min(one.0), last.max(one.1))
+            });
+            let truth = length(intervals);
+            let doubt = run_ns / 100;
+            assert!(
+                truth <= most + doubt && most <= sum.min(last - first + doubt),
+                "seed {seed}: {truth} {most}"
+            );
+        }
     }
 }
