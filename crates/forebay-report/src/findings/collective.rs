@@ -1,8 +1,9 @@
 //! Independent MPI-IO where collective calls would gather the requests of all ranks. Programs without MPI-IO get no
 //! finding.
 
+use super::calibration::RequestCost;
 use super::loss::{real_files, slowest_path};
-use super::requests::{Direction, READS, WRITES, model, request_seconds};
+use super::requests::{Direction, READS, WRITES, request_seconds};
 use super::{Finding, Subject, Thresholds};
 use crate::model::{Avoided, Collective, FileUse, Flow, Interface, Job, Sharing};
 use crate::units::{self, bytes, number};
@@ -76,17 +77,19 @@ pub(super) fn gathered<'a>(
     requests: &Requests,
 ) -> Finding {
     let limits = subject.limits;
+    // In files of several ranks a request costs locks, too, of which the others tell nothing.
+    let request = RequestCost::assumed(limits);
     let loss = slowest_path(subject, uses, direction.part, |one| {
         let flow = direction.of(one);
         let gathered = (flow.bytes as f64 / limits.gathered_bytes).ceil();
         let fewer = ((requests.of)(flow) as f64 - gathered).max(0.0);
-        request_seconds(flow, fewer, limits)
+        request_seconds(flow, fewer, request)
     });
     let estimate = format!(
         "time to {} x cost of the requests beyond their cost when gathered into {}; {}",
         direction.verb,
         bytes(limits.gathered_bytes as u64),
-        model(limits)
+        request.text()
     );
     let mut finding = Finding::of_loss(subject, code, title, &loss, estimate);
     finding.files = loss.evidence(subject, |one| {

@@ -7,6 +7,7 @@
 //! up.
 
 mod balance;
+mod calibration;
 mod collective;
 mod layers;
 mod loss;

@@ -1,7 +1,8 @@
 //! Rules about requests: small, misaligned, random, alternating, synced, through C streams.
 
+use super::calibration::RequestCost;
 use super::loss::{Loss, Part, real_files, slowest_path};
-use super::{Confidence, Finding, Subject, Thresholds, buffer_setting, layers};
+use super::{Confidence, Finding, Subject, buffer_setting, layers};
 use crate::model::{FileUse, Flow, Interface, Sharing};
 use crate::units::{self, bytes, number, percent, share};
 use std::collections::HashMap;
@@ -118,24 +119,13 @@ fn is_sieved(above: &HashMap<usize, &FileUse>, one: &FileUse) -> bool {
 }
 
 /// The cost of all requests in the model, as a multiple of moving one byte: each costs its bytes and a constant.
-fn cost(ops: u64, bytes: u64, limits: &Thresholds) -> f64 {
-    ops as f64 * limits.request_cost_bytes + bytes as f64
+fn cost(ops: u64, bytes: u64, request: RequestCost) -> f64 {
+    ops as f64 * request.bytes + bytes as f64
 }
 
 /// Seconds that the program would have saved with `fewer` requests less.
-pub(super) fn request_seconds(flow: &Flow, fewer: f64, limits: &Thresholds) -> f64 {
-    flow.seconds
-        * share(
-            fewer * limits.request_cost_bytes,
-            cost(flow.ops, flow.bytes, limits),
-        )
-}
-
-pub(super) fn model(limits: &Thresholds) -> String {
-    format!(
-        "a request is assumed to cost as much as moving {}, beside its own bytes",
-        bytes(limits.request_cost_bytes as u64)
-    )
+pub(super) fn request_seconds(flow: &Flow, fewer: f64, request: RequestCost) -> f64 {
+    flow.seconds * share(fewer * request.bytes, cost(flow.ops, flow.bytes, request))
 }
 
 fn common_sizes(loss: &Loss) -> Option<String> {
@@ -178,13 +168,18 @@ fn small(subject: &Subject, direction: Direction, is_shared: bool) -> Option<Fin
         return None;
     }
     let all: u64 = hits.iter().map(|one| direction.of(one).ops).sum();
+    let request = match is_shared {
+        false => RequestCost::of(subject, direction),
+        // There a request costs locks, too, of which files of one process tell nothing.
+        true => RequestCost::assumed(limits),
+    };
     let loss = slowest_path(subject, hits.iter().copied(), direction.part, |one| {
         let flow = direction.of(one);
         let gathered = (small_bytes(flow) / limits.gathered_bytes).ceil();
         request_seconds(
             flow,
             (small_ops(one, direction) as f64 - gathered).max(0.0),
-            limits,
+            request,
         )
     });
     let is_mpi_io = hits.iter().any(|one| !one.is_highest);
@@ -219,9 +214,12 @@ fn small(subject: &Subject, direction: Direction, is_shared: bool) -> Option<Fin
             "time to {} x cost of the small requests beyond their cost when gathered into {}; {}",
             direction.verb,
             bytes(limits.gathered_bytes as u64),
-            model(limits)
+            request.text()
         ),
     );
+    if request.files.is_some() {
+        finding.confidence = Confidence::High;
+    }
     finding.evidence = vec![format!(
         "{} in {}",
         units::count(total, "small request", "small requests"),
@@ -307,12 +305,14 @@ fn random(subject: &Subject, direction: Direction) -> Option<Finding> {
         number(total),
         number(all)
     );
+    // What a jump costs is not what a request costs: in files that jump, a fit would tell the one for the other.
+    let request = RequestCost::assumed(limits);
     let loss = slowest_path(subject, hits.iter().copied(), direction.part, |one| {
         let flow = direction.of(one);
         if direction.is_write {
             flow.seconds * share(jumps(one, flow) as f64, flow.ops as f64)
         } else {
-            request_seconds(flow, jumps(one, flow) as f64, limits)
+            request_seconds(flow, jumps(one, flow) as f64, request)
         }
     });
     let mut finding = if direction.is_write {
@@ -332,7 +332,7 @@ fn random(subject: &Subject, direction: Direction) -> Option<Finding> {
             &loss,
             format!(
                 "time to read x fixed cost of the requests that jump; {}; read-ahead would hide it in ascending order",
-                model(limits)
+                request.text()
             ),
         )
     };
@@ -439,12 +439,13 @@ fn switches(subject: &Subject) -> Option<Finding> {
     if total < limits.min_requests {
         return None;
     }
+    let request = RequestCost::assumed(limits);
     let loss = slowest_path(subject, hits.iter().copied(), Part::Data, |one| {
         let total = &one.total;
         (total.read.seconds + total.write.seconds)
             * share(
-                total.switches as f64 * limits.request_cost_bytes,
-                cost(total.ops(), total.bytes(), limits),
+                total.switches as f64 * request.bytes,
+                cost(total.ops(), total.bytes(), request),
             )
     });
     let mut finding = Finding::of_loss(
@@ -458,7 +459,7 @@ fn switches(subject: &Subject) -> Option<Finding> {
         &loss,
         format!(
             "time to read and write x fixed cost of one request per change; {}",
-            model(limits)
+            request.text()
         ),
     );
     finding.confidence = Confidence::Low;
