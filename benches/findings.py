@@ -74,6 +74,7 @@ CASES = {
     "many-small-files": alone("many-small-files"),
     "misaligned-writes": alone("misaligned-writes"),
     "import-storm": alone("many-small-files", "import-storm"),
+    "writes-of-many-sizes": alone("small-writes"),
     "h5-small-writes": alone("small-writes"),
     "write-bursts": alone("write-bursts", is_slow=True),
     "mpi-independent-writes": Case(["independent-writes"], 2),

@@ -224,6 +224,17 @@ def misaligned_writes(folder, mended):
     in_workers(work)
 
 
+def writes_of_many_sizes(folder, mended):
+    """Twenty files of 8 MiB, written by pieces of 512 B to 512 KiB: what a request costs can be told from them."""
+    for n in range(20):
+        size = 512 << (2 * (n % 6))
+        piece = bytes(4 * MIB if mended else size)
+        fd = opened(folder, f"sizes{n}")
+        for _ in range(8 * MIB // len(piece)):
+            os.write(fd, piece)
+        os.close(fd)
+
+
 def h5_small_writes(folder, mended):
     """Rows that are appended to a data set one by one, beside blocks of rows."""
     import h5py
@@ -311,6 +322,7 @@ PROGRAMS = {
     "many-small-files": many_small_files,
     "misaligned-writes": misaligned_writes,
     "import-storm": import_many,
+    "writes-of-many-sizes": writes_of_many_sizes,
     "h5-small-writes": h5_small_writes,
     "write-bursts": write_bursts,
 }
