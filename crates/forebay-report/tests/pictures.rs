@@ -57,6 +57,28 @@ fn a_job_without_io_has_a_page_that_says_so() {
 }
 
 #[test]
+fn a_job_of_which_nothing_was_recorded_is_unknown_on_its_page_and_not_at_rest() {
+    let mut sketch = Sketch::new(4, "static");
+    let job = &mut sketch.job;
+    job.metadata.insert("lib_ver", "forebay-0.1.0").unwrap();
+    job.metadata.insert("processes", "0").unwrap();
+    job.metadata.insert("coverage_read", "0/13000000").unwrap();
+    let html = sketch.report().html();
+    assert_eq!(html.matches(">unknown</div>").count(), 4);
+    assert!(html.contains("Unknown: nothing was recorded of this job's I/O"));
+    for claim in [
+        "Moved</h3><div class=\"figure\">0 B",
+        "0 % in I/O",
+        "holds no I/O",
+    ] {
+        assert!(!html.contains(claim), "{claim}");
+    }
+    // A job that did no I/O is known to have done none.
+    let idle = Sketch::new(4, "idle").report().html();
+    assert!(idle.contains("0 % in I/O") && !idle.contains(">unknown</div>"));
+}
+
+#[test]
 fn five_hundred_ranks_are_drawn_in_groups() {
     let mut sketch = Sketch::new(512, "many");
     for rank in 0..512 {

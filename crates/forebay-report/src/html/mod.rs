@@ -12,6 +12,7 @@ mod programs;
 mod sections;
 
 use crate::Report;
+use crate::sentences::is_unknown;
 use crate::text::json_in_html;
 use base64::Engine as _;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
@@ -35,7 +36,7 @@ pub(crate) fn page(report: &Report) -> String {
     let plots = report.plots();
     let has_trace = !job.traces.is_empty();
     let body = html! {
-        (navigation(!job.layers.is_empty(), has_trace, job.programs.len() > 1))
+        (navigation(!job.layers.is_empty() && !is_unknown(report), has_trace, job.programs.len() > 1))
         header .job { (sections::head(report)) }
         main #main {
             (sections::cards(report))

@@ -6,7 +6,7 @@ use crate::account::{TimeSplit, split_of};
 use crate::findings::{Finding, Severity};
 use crate::model::{BUCKET_NAMES, Job, Layer, Timeline};
 use crate::plots::Plots;
-use crate::sentences::{coverage_text, nothing_found};
+use crate::sentences::{coverage_text, is_unknown, nothing_found};
 use crate::terminal::{least_rate, while_in_io};
 use crate::units::{self, bytes, number, percent, share};
 use maud::{Markup, html};
@@ -52,6 +52,9 @@ fn fact(name: &str, text: &str) -> Markup {
 
 /// The four figures that answer most questions.
 pub(super) fn cards(report: &Report) -> Markup {
+    if is_unknown(report) {
+        return unknown_cards(report);
+    }
     let (job, account) = (&report.job, &report.account);
     let at_least = if job.layers.iter().any(|layer| layer.is_partial) {
         "at least "
@@ -97,6 +100,24 @@ pub(super) fn cards(report: &Report) -> Markup {
                 } @else {
                     div .figure { "-" }
                     p { "no time was measured" }
+                }
+            }
+        }
+    }
+}
+
+/// The same for a job of which nothing was recorded: no figure of it is known, not even that it is 0.
+fn unknown_cards(report: &Report) -> Markup {
+    let who = report.job.who();
+    let mean = format!("Time of a mean {who}");
+    let slowest = format!("Slowest {who}");
+    html! {
+        div .cards {
+            @for name in ["Moved", "Speed", &mean, &slowest] {
+                section .card {
+                    h3 { (name) }
+                    div .figure { "unknown" }
+                    p { "nothing was recorded" }
                 }
             }
         }
@@ -410,7 +431,7 @@ pub(super) fn sharing(report: &Report) -> Markup {
             h2 #sharing { "Sharing" }
             p .hint { "Unique: one rank only. Shared: all ranks. Partly shared: some. Counted at the interface that the program "
                 "calls, so a file written by all ranks through MPI-IO is shared even if one aggregator does the writing." }
-            table {
+            @if is_unknown(report) { p { "Unknown: nothing was recorded." } } @else { table {
                 caption { "Files and bytes by how many ranks touch a file" }
                 thead { tr { th .text scope="col" { "class" } th scope="col" { "files" } th scope="col" { "read" } th scope="col" { "written" } th scope="col" { "share of bytes" } } }
                 tbody { @for (class, moved) in &report.account.sharing { tr {
@@ -420,7 +441,7 @@ pub(super) fn sharing(report: &Report) -> Markup {
                     td { (bytes(moved.bytes_written)) }
                     td { (percent(share(moved.bytes() as f64, all as f64))) }
                 } } }
-            }
+            } }
         }
     }
 }

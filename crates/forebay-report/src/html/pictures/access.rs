@@ -3,13 +3,14 @@
 use super::{Drawn, figure, row, row_bar, value};
 use crate::Report;
 use crate::plots::{Place, Plots};
+use crate::sentences::is_unknown;
 use crate::text::shorten;
 use crate::units::{bytes, count, number, seconds};
 use maud::{Markup, html};
 
 /// The section below the findings.
 pub(in crate::html) fn section(report: &Report, plots: &Plots) -> Markup {
-    if report.job.layers.is_empty() {
+    if report.job.layers.is_empty() || is_unknown(report) {
         return html! {};
     }
     html! {

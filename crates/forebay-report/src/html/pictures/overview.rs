@@ -7,6 +7,7 @@ use super::{
 use crate::Report;
 use crate::model::{BUCKET_NAMES, Counters};
 use crate::plots::Plots;
+use crate::sentences::is_unknown;
 use crate::text::shorten;
 use crate::units::{number, seconds};
 use maud::{Markup, html};
@@ -22,11 +23,17 @@ const BOUNDS: [&str; 9] = ["100", "1K", "10K", "100K", "1M", "4M", "10M", "100M"
 
 /// All pictures of the first screen.
 pub(in crate::html) fn section(report: &Report, plots: &Plots) -> Markup {
-    let is_empty = report.job.layers.is_empty();
+    let nothing = if is_unknown(report) {
+        Some("Unknown: nothing was recorded of this job's I/O, so there is nothing to draw.")
+    } else if report.job.layers.is_empty() {
+        Some("This log holds no I/O, so there is nothing to draw.")
+    } else {
+        None
+    };
     html! {
         section aria-label="Pictures" #pictures {
-            @if is_empty {
-                p .nothing { "This log holds no I/O, so there is nothing to draw." }
+            @if let Some(nothing) = nothing {
+                p .nothing { (nothing) }
             } @else {
                 ul .legend aria-label="Key of the pictures" {
                     @for (fill, name) in [("fill-read", "read"), ("fill-write", "write"),
