@@ -354,17 +354,50 @@ fn the_printed_page_keeps_what_matters_and_needs_no_colour() {
 }
 
 #[test]
-fn a_laptop_window_and_a_narrow_one_need_no_sideways_scrolling() {
-    let report = full_job().report();
-    let Some((mut browser, ..)) = browser_on(&report.html()) else {
+fn a_laptop_window_and_that_of_a_phone_need_no_sideways_scrolling() {
+    let mut sketch = full_job();
+    // Names without a place to break a line at.
+    let long = format!("/pfs/{}/{}.h5", "d".repeat(180), "checkpoint_".repeat(20));
+    sketch.own_file(long.as_bytes(), 3, 900_000, 512);
+    sketch.trace(long.as_bytes(), 200);
+    sketch.exe = format!("/home/me/{} --mesh", "x".repeat(300));
+    let report = sketch.report();
+    let both = compare(&report, &report).html();
+    for html in [report.html(), both] {
+        let Some((mut browser, ..)) = browser_on(&html) else {
+            return;
+        };
+        browser.eval("for (const one of document.querySelectorAll('details')) one.open = true");
+        for (width, height) in [(1366, 768), (800, 600), (500, 900), (390, 844)] {
+            browser.window(width, height);
+            let wider = browser.eval(
+                "document.documentElement.scrollWidth - document.documentElement.clientWidth",
+            );
+            assert_eq!(wider, 0, "at {width} pixels");
+        }
+    }
+}
+
+#[test]
+fn the_first_screen_of_a_phone_has_a_plot_and_names_of_files_are_not_broken_into_pieces() {
+    let mut sketch = full_job();
+    sketch.exe = format!("/home/me/sim {}", "--level 7 ".repeat(350));
+    let Some((mut browser, ..)) = browser_on(&sketch.report().html()) else {
         return;
     };
-    for (width, height) in [(1366, 768), (800, 600), (500, 900)] {
-        browser.window(width, height);
-        let wider = browser
-            .eval("document.documentElement.scrollWidth - document.documentElement.clientWidth");
-        assert_eq!(wider, 0, "at {width} pixels");
-    }
+    browser.window(390, 844);
+    let top = browser
+        .eval("document.querySelector('.pictures svg.plot').getBoundingClientRect().top + scrollY");
+    assert!(top.as_f64().unwrap() < 760.0, "the first plot is at {top}");
+    let narrow = browser.eval(
+        "Math.min(...[...document.querySelectorAll('.wide td.name')].map((one) => one.clientWidth))",
+    );
+    assert!(narrow.as_f64().unwrap() >= 200.0, "{narrow} pixels");
+    // The whole command is there, on request.
+    let whole = text(&mut browser, ".command code");
+    assert!(sketch.exe.starts_with(&whole) && whole.len() > 3000);
+    let heading = text(&mut browser, "h1");
+    assert!(heading.len() < 200, "{heading}");
 }
 
 #[test]

@@ -4,9 +4,13 @@ use super::{data, document, sections};
 use crate::Report;
 use crate::compare::{Comparison, lost};
 use crate::findings::Finding;
+use crate::text::shorten;
 use crate::units;
 use maud::{Markup, html};
 use serde_json::json;
+
+/// Characters of a command; a longer one is shortened.
+const COMMAND: usize = 160;
 
 /// The whole page.
 pub(crate) fn page(comparison: &Comparison) -> String {
@@ -25,7 +29,7 @@ pub(crate) fn page(comparison: &Comparison) -> String {
             }
             section aria-labelledby="figures" {
                 h2 #figures { "Figures" }
-                table {
+                div .scroll { table {
                     caption { "Both runs; rows of an interface that a run did not use are unknown" }
                     thead { tr { th .text scope="col" { "figure" } th scope="col" { "before" } th scope="col" { "after" } th scope="col" { "change" } } }
                     tbody { @for figure in &comparison.figures { tr {
@@ -34,7 +38,7 @@ pub(crate) fn page(comparison: &Comparison) -> String {
                         td { (figure.show(figure.after)) }
                         td { (figure.change()) }
                     } } }
-                }
+                } }
             }
             section aria-labelledby="findings" {
                 h2 #findings { "Findings" }
@@ -42,11 +46,11 @@ pub(crate) fn page(comparison: &Comparison) -> String {
                 (list("New", &comparison.new_ones()))
                 h3 { "In both" }
                 @if comparison.still().is_empty() { p { "None." } } @else {
-                    table {
+                    div .scroll { table {
                         caption { "Seconds lost, estimated" }
                         thead { tr { th .text scope="col" { "finding" } th scope="col" { "before" } th scope="col" { "after" } } }
                         tbody { @for (a, b) in comparison.still() { tr { th .text scope="row" { (a.code) } td { (lost(a)) } td { (lost(b)) } } } }
-                    }
+                    } }
                 }
             }
             section aria-labelledby="timeline" {
@@ -71,7 +75,7 @@ fn run(title: &str, report: &Report) -> Markup {
     html! {
         section .card {
             h3 { (title) }
-            p .name { (job.exe) }
+            p .name title=(job.exe) { (shorten(&job.exe, COMMAND)) }
             p { "job " (job.job_id) ", " (job.all_text()) ", " (units::date(job.start)) }
             p { "ran " (units::seconds(job.run_seconds)) ", log "
                 @for log in job.logs.iter().take(1) { span .name { (log.name) } }

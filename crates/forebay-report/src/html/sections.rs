@@ -8,11 +8,14 @@ use crate::model::{BUCKET_NAMES, Job, Layer, Timeline};
 use crate::plots::Plots;
 use crate::sentences::{coverage_text, is_unknown, nothing_found};
 use crate::terminal::{least_rate, while_in_io};
+use crate::text::shorten;
 use crate::units::{self, bytes, number, percent, share};
 use maud::{Markup, html};
 
 /// Files in the table of slow ones.
 const SLOW_FILES: usize = 10;
+/// Characters of the command in the heading; the whole of a longer one is below it.
+const COMMAND: usize = 160;
 /// Findings that are open at the start.
 const OPEN_FINDINGS: usize = 3;
 
@@ -32,7 +35,10 @@ pub(super) fn head(report: &Report) -> Markup {
         units::seconds(job.run_seconds)
     };
     html! {
-        h1 { "I/O report: " code { @if job.exe.is_empty() { "(no command in the log)" } @else { (job.exe) } } }
+        h1 { "I/O report: " code { @if job.exe.is_empty() { "(no command in the log)" } @else { (shorten(&job.exe, COMMAND)) } } }
+        @if job.exe.chars().nth(COMMAND).is_some() {
+            details .command { summary { "The whole command" } code { (job.exe) } }
+        }
         dl .facts {
             (fact("Job", &job.job_id.to_string()))
             (fact("Processes", &job.all_text()))
@@ -223,11 +229,11 @@ fn finding(report: &Report, plots: &Plots, one: &Finding, is_open: bool) -> Mark
                     @if let Some(setting) = &one.setting { p { "With Forebay: " code { (setting) } } }
                     @if !one.evidence.is_empty() { ul { @for evidence in &one.evidence { li { (evidence) } } } }
                     @if !one.files.is_empty() {
-                        table {
+                        div .scroll { table {
                             caption { "Most costly files" }
                             thead { tr { th .text scope="col" { "file" } th .text scope="col" { "what it shows" } } }
                             tbody { @for file in &one.files { tr { td .name { (file.name) } td .text { (file.detail) } } } }
-                        }
+                        } }
                     }
                     p .estimate { "Estimate (" (one.confidence.name()) " confidence): " (one.estimate) ". Rule: " code { (one.code) } "." }
                 }
@@ -287,7 +293,7 @@ fn tenths(line: &Timeline, job: &Job) -> Markup {
     }
     let active = line.last_active.iter().flatten().count();
     html! {
-        table {
+        div .scroll { table {
             caption { (line.interface.name()) ": " (number(active as u64)) " of " (number(job.ranks.into())) " ranks active; " (line.source.remark()) }
             thead { tr { th scope="col" { "from" } th scope="col" { "to" } th scope="col" { "read" } th scope="col" { "written" } } }
             tbody { @for (i, (read, written)) in (0u8..).zip(sums) { tr {
@@ -296,7 +302,7 @@ fn tenths(line: &Timeline, job: &Job) -> Markup {
                 td { (bytes(read as u64)) }
                 td { (bytes(written as u64)) }
             } } }
-        }
+        } }
     }
 }
 
@@ -393,7 +399,7 @@ fn histogram(report: &Report, at: usize) -> Markup {
             (pictures::histogram(report, at))
             details {
                 summary { "The same in numbers" }
-                table {
+                div .scroll { table {
                     thead { tr { th .text scope="col" { "size" } th scope="col" { "reads" } th scope="col" { "writes" } } }
                     tbody { @for (bucket, name) in BUCKET_NAMES.iter().enumerate() {
                         @let (reads, writes) = (total.read.sizes[bucket], total.write.sizes[bucket]);
@@ -403,16 +409,16 @@ fn histogram(report: &Report, at: usize) -> Markup {
                             td { (cell("write", bucket, writes)) }
                         } }
                     } }
-                }
+                } }
             }
             @if !total.common.is_empty() {
-                table {
+                div .scroll { table {
                     caption { "Most common sizes (" (layer.interface.name()) ", reads and writes)" }
                     thead { tr { th scope="col" { "bytes" } th scope="col" { "size" } th scope="col" { "times, at least" } } }
                     tbody { @for (size, count) in total.common.iter().take(4) { tr {
                         td { (number(*size)) } td { (bytes(*size)) } td { (number(*count)) }
                     } } }
-                }
+                } }
             }
         }
     }
@@ -431,7 +437,7 @@ pub(super) fn sharing(report: &Report) -> Markup {
             h2 #sharing { "Sharing" }
             p .hint { "Unique: one rank only. Shared: all ranks. Partly shared: some. Counted at the interface that the program "
                 "calls, so a file written by all ranks through MPI-IO is shared even if one aggregator does the writing." }
-            @if is_unknown(report) { p { "Unknown: nothing was recorded." } } @else { table {
+            @if is_unknown(report) { p { "Unknown: nothing was recorded." } } @else { div .scroll { table {
                 caption { "Files and bytes by how many ranks touch a file" }
                 thead { tr { th .text scope="col" { "class" } th scope="col" { "files" } th scope="col" { "read" } th scope="col" { "written" } th scope="col" { "share of bytes" } } }
                 tbody { @for (class, moved) in &report.account.sharing { tr {
@@ -441,7 +447,7 @@ pub(super) fn sharing(report: &Report) -> Markup {
                     td { (bytes(moved.bytes_written)) }
                     td { (percent(share(moved.bytes() as f64, all as f64))) }
                 } } }
-            } }
+            } } }
         }
     }
 }
@@ -573,25 +579,27 @@ pub(super) fn about(report: &Report) -> Markup {
                         @if job.hosts.len() > 50 { " and " (job.hosts.len() - 50) " more" } } }
                 }
                 div {
-                    table {
+                    div .scroll { table {
                         caption { "Modules in the log" }
                         thead { tr { th .text scope="col" { "module" } th scope="col" { "record version" } th .text scope="col" { "remark" } } }
                         tbody { @for module in &job.modules { tr {
                             td .text { (module.name) } td { (module.version) }
                             td .text { @if module.is_partial { "incomplete" } @else if module.is_unknown { "not understood, left out" } @else { "complete" } }
                         } } }
-                    }
+                    } }
                     @if !job.metadata.is_empty() {
                         details { summary { "What the logger noted" }
-                            table { tbody { @for (key, value) in &job.metadata { tr { th .text scope="row" { (key) } td .name { (value) } } } } }
+                            div .scroll { table { tbody { @for (key, value) in &job.metadata {
+                                tr { th .text scope="row" { (key) } td .name { (value) } }
+                            } } } }
                         }
                     }
                     @if job.logs.len() > 1 {
                         details { summary { (job.logs.len()) " logs" }
-                            table {
+                            div .scroll { table {
                                 thead { tr { th .text scope="col" { "log" } th scope="col" { "format" } th scope="col" { "first process" } } }
                                 tbody { @for log in &job.logs { tr { td .name { (log.name) } td { (log.version) } td { (log.first_rank) } } } }
-                            }
+                            } }
                         }
                     }
                 }
