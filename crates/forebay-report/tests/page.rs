@@ -354,6 +354,31 @@ fn the_printed_page_keeps_what_matters_and_needs_no_colour() {
 }
 
 #[test]
+fn paper_has_whole_tables_and_what_was_closed_on_the_screen() {
+    let mut sketch = full_job();
+    let long = format!("/pfs/{}/{}.h5", "d".repeat(180), "checkpoint_".repeat(20));
+    sketch.own_file(long.as_bytes(), 3, 900_000, 512);
+    let Some((mut browser, ..)) = browser_on(&sketch.report().html()) else {
+        return;
+    };
+    // The width of A4 between the margins of a browser.
+    browser.window(718, 1000);
+    browser.call("Emulation.setEmulatedMedia", json!({"media": "print"}));
+    let closed = "document.querySelectorAll('details:not([open])').length";
+    let before = browser.eval(closed);
+    assert!(before.as_u64().unwrap() > 0);
+    browser.eval("window.dispatchEvent(new Event('beforeprint'))");
+    assert_eq!(browser.eval(closed), 0);
+    let cut = browser.eval(
+        "[...document.querySelectorAll('.scroll')].filter((one) => one.scrollWidth > one.clientWidth) \
+         .map((one) => one.scrollWidth + ' of ' + one.clientWidth + ': ' + one.textContent.slice(0, 80))",
+    );
+    assert_eq!(cut, json!([]));
+    browser.eval("window.dispatchEvent(new Event('afterprint'))");
+    assert_eq!(browser.eval(closed), before);
+}
+
+#[test]
 fn a_laptop_window_and_that_of_a_phone_need_no_sideways_scrolling() {
     let mut sketch = full_job();
     // Names without a place to break a line at.

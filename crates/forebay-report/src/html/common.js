@@ -102,6 +102,13 @@ let pending = 0;
 window.addEventListener("resize", () => { cancelAnimationFrame(pending); pending = requestAnimationFrame(redraw); });
 window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
 window.matchMedia("print").addEventListener("change", redraw);
+// Paper can't be opened: what is closed is open while the page is printed.
+let closed = [];
 window.addEventListener("beforeprint", () => {
-  for (const one of document.querySelectorAll("ol.findings details")) one.open = true;
+  closed = [...document.querySelectorAll("details:not([open])")];
+  for (const one of closed) one.open = true;
+});
+window.addEventListener("afterprint", () => {
+  for (const one of closed) one.open = false;
+  closed = [];
 });
