@@ -39,11 +39,12 @@ pub fn seconds(s: f64) -> String {
     } else if s < 59.95 {
         format!("{s:.1} s")
     } else {
-        let s = s.round() as u64;
-        if s < 3600 {
-            format!("{} min {:02} s", s / 60, s % 60)
+        let whole = s.round() as u64;
+        if whole < 3600 {
+            format!("{} min {:02} s", whole / 60, whole % 60)
         } else {
-            let minutes = s.saturating_add(30) / 60;
+            // Rounded once: half a minute that came from rounding seconds is none.
+            let minutes = (s / 60.0).round() as u64;
             format!("{} h {:02} min", minutes / 60, minutes % 60)
         }
     }
@@ -137,6 +138,7 @@ mod tests {
         assert_eq!(seconds(245.0), "4 min 05 s");
         assert_eq!(seconds(7380.0), "2 h 03 min");
         assert_eq!(seconds(7379.0), "2 h 03 min");
+        assert_eq!(seconds(7349.6), "2 h 02 min");
         assert!(seconds(f64::INFINITY).ends_with(" min"));
     }
 

@@ -25,10 +25,10 @@ function seconds(s) {
   if (s < 0.00995) return (s * 1e3).toFixed(1) + " ms";
   if (s < 0.9995) return Math.round(s * 1e3) + " ms";
   if (s < 59.95) return s.toFixed(1) + " s";
-  s = Math.round(s);
+  const whole = Math.round(s), minutes = Math.round(s / 60);
   const two = (n) => String(n).padStart(2, "0");
-  return s < 3600 ? Math.floor(s / 60) + " min " + two(s % 60) + " s"
-    : Math.floor((s + 30) / 3600) + " h " + two(Math.floor((s + 30) / 60) % 60) + " min";
+  return whole < 3600 ? Math.floor(whole / 60) + " min " + two(whole % 60) + " s"
+    : Math.floor(minutes / 60) + " h " + two(minutes % 60) + " min";
 }
 
 const number = (n) => n.toLocaleString("en-US");
