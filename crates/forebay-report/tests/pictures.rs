@@ -79,6 +79,29 @@ fn a_job_of_which_nothing_was_recorded_is_unknown_on_its_page_and_not_at_rest() 
 }
 
 #[test]
+fn small_requests_are_proved_by_the_sizes_of_their_own_files_and_direction() {
+    let mut sketch = Sketch::new(4, "small");
+    for rank in 0..4 {
+        sketch.own_file(format!("/pfs/small.{rank}").as_bytes(), rank, 3000, 512);
+        sketch.own_file(format!("/pfs/large.{rank}").as_bytes(), rank, 400, 1 << 20);
+    }
+    let report = sketch.report();
+    let at = report
+        .findings
+        .iter()
+        .position(|one| one.code == "small-writes");
+    let at = at.expect("small writes are found");
+    let sizes = report.findings[at].sizes.unwrap();
+    assert_eq!(sizes.iter().sum::<u64>(), 4 * 3000, "{sizes:?}");
+    let bars = |html: &str| {
+        let pointer = format!("data-json=\"/findings/{at}/sizes/");
+        html.matches(&pointer).count()
+    };
+    assert_eq!(bars(&report.html()), 1);
+    compared(&report, "small writes");
+}
+
+#[test]
 fn five_hundred_ranks_are_drawn_in_groups() {
     let mut sketch = Sketch::new(512, "many");
     for rank in 0..512 {

@@ -4,7 +4,7 @@
 use super::collective::{Requests, gathered};
 use super::loss::{Part, real_files, slowest_path};
 use super::requests::{Direction, READS, WRITES};
-use super::{Confidence, FileEvidence, Finding, NAMED_FILES, Subject};
+use super::{Confidence, FileEvidence, Finding, MOST_MEASURED, Measured, NAMED_FILES, Subject};
 use crate::account::split_of;
 use crate::model::{FileUse, Interface};
 use crate::units::{self, bytes, number, share};
@@ -113,7 +113,8 @@ fn not_gathered(subject: &Subject, direction: Direction) -> Option<Finding> {
         name: "requests".to_owned(),
     };
     let uses = hits.iter().map(|(below, _)| *below);
-    let mut finding = gathered(subject, code, title, uses, direction, &requests);
+    let mut finding = gathered(subject, code, title, uses.clone(), direction, &requests);
+    finding.sizes = Some(direction.sizes(uses));
     finding.evidence = vec![format!(
         "every rank moves bytes of {} itself, where aggregators would do it for all",
         units::count(hits.len() as u64, "file", "files")
@@ -323,6 +324,20 @@ fn slow_target(subject: &Subject) -> Option<Finding> {
         targets.len(),
         subject.limits.slow_target
     )];
+    finding.measured = targets
+        .iter()
+        .map(|(target, sum)| Measured {
+            name: format!("OST {target}"),
+            seconds: mean(sum).0,
+        })
+        .collect();
+    let slowest_first = |a: &Measured, b: &Measured| b.seconds.total_cmp(&a.seconds);
+    finding.measured.sort_by(slowest_first);
+    finding.measured.truncate(MOST_MEASURED);
+    finding.measured.push(Measured {
+        name: format!("median of {}", targets.len()),
+        seconds: usual,
+    });
     finding.files = slow
         .iter()
         .take(NAMED_FILES)

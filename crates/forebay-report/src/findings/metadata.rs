@@ -1,7 +1,9 @@
 //! Rules about opening, closing, stat and seek.
 
 use super::loss::{Part, slowest_path};
-use super::{Confidence, Finding, Subject, buffer_setting, requests, storms};
+use super::{
+    Confidence, Finding, MOST_MEASURED, Measured, Subject, buffer_setting, requests, storms,
+};
 use crate::model::{Counters, FileUse, Sharing};
 use crate::units::{self, bytes, number, percent, share};
 use std::collections::BTreeSet;
@@ -215,7 +217,8 @@ fn many_small_files(subject: &Subject) -> Option<Finding> {
             .to_owned(),
     );
     finding.evidence = vec![format!(
-        "{per_rank:.0} such files per rank, {} in all",
+        "{} such files per rank, {} in all",
+        number(per_rank.round() as u64),
         bytes(moved)
     )];
     finding.files = loss.evidence(subject, |one| {
@@ -258,6 +261,16 @@ fn waiting_opens(subject: &Subject) -> Option<Finding> {
         ),
         hits.first().map(|_| loss.seconds)?,
     );
+    finding.measured = hits
+        .iter()
+        .map(|one| Measured {
+            name: subject.job.files[one.file].name.clone(),
+            seconds: one.total.meta_seconds,
+        })
+        .collect();
+    let longest_first = |a: &Measured, b: &Measured| b.seconds.total_cmp(&a.seconds);
+    finding.measured.sort_by(longest_first);
+    finding.measured.truncate(MOST_MEASURED);
     finding.evidence = vec![format!(
         "each call on them took {} or longer",
         units::seconds(subject.limits.waiting_seconds)

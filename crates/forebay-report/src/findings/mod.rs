@@ -30,7 +30,7 @@ pub(crate) use collective::avoided;
 use loss::Loss;
 
 use crate::account::Account;
-use crate::model::Job;
+use crate::model::{BUCKET_NAMES, Job};
 use crate::units;
 use serde::Serialize;
 
@@ -95,6 +95,15 @@ pub struct FileEvidence {
     pub detail: String,
 }
 
+/// The seconds of one of the things that a finding compares: a file, a storage target.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Measured {
+    /// Printable name.
+    pub name: String,
+    /// Its seconds.
+    pub seconds: f64,
+}
+
 /// One finding.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Finding {
@@ -117,6 +126,10 @@ pub struct Finding {
     pub evidence: Vec<String>,
     /// Files, most costly first.
     pub files: Vec<FileEvidence>,
+    /// Requests of these files by size, in the direction that the finding is about; `None` if it is not about sizes.
+    pub sizes: Option<[u64; BUCKET_NAMES.len()]>,
+    /// The seconds that it compares, most first; empty if it compares something else.
+    pub measured: Vec<Measured>,
     /// What to change.
     pub advice: String,
     /// The Forebay command that does it, if there is one.
@@ -132,6 +145,8 @@ struct Subject<'a> {
 
 /// Most files that a finding names.
 const NAMED_FILES: usize = 5;
+/// Most seconds that a finding compares.
+const MOST_MEASURED: usize = 8;
 
 /// Applies all rules: findings about the data first, then by seconds lost.
 pub fn find(job: &Job, account: &Account, limits: &Thresholds) -> Vec<Finding> {
@@ -228,6 +243,8 @@ impl Finding {
             confidence: Confidence::Medium,
             evidence: Vec::new(),
             files: Vec::new(),
+            sizes: None,
+            measured: Vec::new(),
             advice: String::new(),
             setting: None,
         }

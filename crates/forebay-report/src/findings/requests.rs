@@ -3,7 +3,7 @@
 use super::calibration::RequestCost;
 use super::loss::{Loss, Part, real_files, slowest_path};
 use super::{Confidence, Finding, Subject, buffer_setting, layers};
-use crate::model::{FileUse, Flow, Interface, Sharing};
+use crate::model::{BUCKET_NAMES, FileUse, Flow, Interface, Sharing};
 use crate::units::{self, bytes, number, percent, share};
 use std::collections::HashMap;
 
@@ -42,6 +42,20 @@ impl Direction {
         } else {
             &one.total.read
         }
+    }
+
+    /// Requests by size of all these files together.
+    pub(super) fn sizes<'a>(
+        self,
+        uses: impl Iterator<Item = &'a FileUse>,
+    ) -> [u64; BUCKET_NAMES.len()] {
+        let mut sums = [0u64; BUCKET_NAMES.len()];
+        for one in uses {
+            for (sum, n) in sums.iter_mut().zip(self.of(one).sizes) {
+                *sum = sum.saturating_add(n);
+            }
+        }
+        sums
     }
 }
 
@@ -226,6 +240,7 @@ fn small(subject: &Subject, direction: Direction, is_shared: bool) -> Option<Fin
         units::count(hits.len() as u64, "file", "files")
     )];
     finding.evidence.extend(common_sizes(&loss));
+    finding.sizes = Some(direction.sizes(hits.iter().copied()));
     finding.files = loss.evidence(subject, |one| {
         let flow = direction.of(one);
         format!(

@@ -380,6 +380,9 @@ fn opens_that_wait_are_neither_metadata_nor_small_files_and_have_no_price() {
     let found = fires(&waiting, "waiting-opens");
     assert_eq!((found.seconds_lost, found.severity), (None, Severity::Low));
     about(found.concerned_seconds, 10_000.0);
+    assert_eq!(found.measured.len(), 8);
+    assert!(found.measured[0].name.starts_with("/pfs/pipe"));
+    about(Some(found.measured[0].seconds), 10.0);
     is_silent(&waiting, "metadata-time");
     is_silent(&waiting, "many-small-files");
     is_silent(&with_pipes(9.9), "waiting-opens");

@@ -204,6 +204,13 @@ fn a_storage_target_that_is_slower_than_all_others_is_named() {
     let gained = seconds(&job) - seconds(&with(8, 2.0, 1 << 20));
     about(found.seconds_lost, gained);
     assert!(found.title.contains("OST 14 is slow"), "{}", found.title);
+    let (slowest, last) = (&found.measured[0], found.measured.last().unwrap());
+    assert_eq!(
+        (slowest.name.as_str(), last.name.as_str()),
+        ("OST 14", "median of 8")
+    );
+    about(Some(slowest.seconds), 20.0);
+    about(Some(last.seconds), 2.0);
     is_silent(&with(8, 5.9, 1 << 20), "slow-target");
     is_silent(&with(7, 20.0, 1 << 20), "slow-target");
     // The rank with two files there loses the time of both.

@@ -1,9 +1,10 @@
 //! The picture that proves a finding: the counters that its rule looked at.
 
-use super::{access, over_time, overview, ranks, row, row_bar, time};
+use super::{Drawn, access, over_time, overview, ranks, row, row_bar, time, value};
 use crate::Report;
 use crate::findings::Finding;
 use crate::plots::Plots;
+use crate::text::shorten;
 use crate::units::{percent, seconds, share};
 use maud::{Markup, html};
 
@@ -12,7 +13,7 @@ pub(in crate::html) fn of_finding(report: &Report, plots: &Plots, one: &Finding)
     html! {
         div .evidence {
             (cost(report, one))
-            @if let Some((says, picture)) = proof(report, plots, one.code) {
+            @if let Some((says, picture)) = proof(report, plots, one) {
                 p .bar-head { (says) }
                 (picture)
             }
@@ -53,20 +54,37 @@ fn cost(report: &Report, one: &Finding) -> Markup {
     )
 }
 
-fn proof(report: &Report, plots: &Plots, code: &str) -> Option<(&'static str, Markup)> {
-    let picture = match code {
-        "small-reads"
-        | "small-writes"
-        | "small-reads-shared"
-        | "small-writes-shared"
-        | "collective-reads-not-gathered"
-        | "collective-writes-not-gathered" => {
-            let at = overview::interface_with_sizes(report)?;
-            (
-                "Requests by size, all files",
-                overview::histogram(report, at),
-            )
-        }
+fn proof(report: &Report, plots: &Plots, one: &Finding) -> Option<(&'static str, Markup)> {
+    let all = report.findings.iter();
+    let at = all.take_while(|other| !std::ptr::eq(*other, one)).count();
+    if let Some(sizes) = &one.sizes {
+        let (fill, way) = if one.code.contains("writes") {
+            ("fill-write", "write")
+        } else {
+            ("fill-read", "read")
+        };
+        let says = match way {
+            "write" => "Writes by size in bytes, of the files of this finding",
+            _ => "Reads by size in bytes, of the files of this finding",
+        };
+        let pointer = format!("/findings/{at}/sizes");
+        let series = overview::Series {
+            pointer: &pointer,
+            way,
+            fill,
+            sizes,
+        };
+        return Some((says, overview::columns_by_size(&[series], says)));
+    }
+    let picture = match one.code {
+        "waiting-opens" => (
+            "Seconds of opening each file",
+            html! { div .wide-labels { (measured(one, at)) } },
+        ),
+        "slow-target" => (
+            "Seconds of a file on each storage target",
+            measured(one, at),
+        ),
         "random-reads" | "random-writes" | "misaligned-writes" | "read-write-switches" => {
             ("Order of requests, all files", access::order_plot(report)?)
         }
@@ -82,7 +100,7 @@ fn proof(report: &Report, plots: &Plots, code: &str) -> Option<(&'static str, Ma
             access::calls_plot(report, &["read", "write"]),
         ),
         "metadata-time" | "stat-storm" | "repeated-opens" | "many-small-files" | "import-storm"
-        | "file-per-process" | "waiting-opens" => (
+        | "file-per-process" => (
             "Calls, all files",
             access::calls_plot(report, &["read", "write", "open", "stat", "seek"]),
         ),
@@ -90,11 +108,7 @@ fn proof(report: &Report, plots: &Plots, code: &str) -> Option<(&'static str, Ma
         "independent-reads" | "independent-writes" => {
             ("MPI-IO requests", access::collective_plot(report)?)
         }
-        "straggler-shared-file"
-        | "straggler-ranks"
-        | "uneven-bytes"
-        | "rank-0-io"
-        | "slow-target" => {
+        "straggler-shared-file" | "straggler-ranks" | "uneven-bytes" | "rank-0-io" => {
             if plots.ranks.len() < 2 {
                 return None;
             }
@@ -110,4 +124,22 @@ fn proof(report: &Report, plots: &Plots, code: &str) -> Option<(&'static str, Ma
         _ => return None,
     };
     Some(picture)
+}
+
+/// The seconds that the finding compares.
+fn measured(one: &Finding, at: usize) -> Markup {
+    let most = one.measured.iter().map(|it| it.seconds).fold(0.0, f64::max);
+    let scale = 100.0 / most.max(f64::MIN_POSITIVE);
+    html! {
+        @for (i, it) in one.measured.iter().enumerate() {
+            @let pointer = format!("/findings/{at}/measured/{i}/seconds");
+            @let title = format!("{}: {}", it.name, seconds(it.seconds));
+            @let drawn = Drawn { pointer: &pointer, value: it.seconds, title: &title };
+            (row(
+                &html! { span .name title=(it.name) { (shorten(&it.name, 40)) } },
+                &row_bar(&title, scale, &drawn.along("fill-time", 0.0, (1.0, 12.0), scale).0),
+                &value(&pointer, it.seconds, &seconds(it.seconds)),
+            ))
+        }
+    }
 }

@@ -83,20 +83,46 @@ fn sizes(report: &Report) -> Markup {
     figure("", title, &says, &histogram(report, at))
 }
 
+/// Requests of one direction by size, and where they are in the JSON.
+pub(super) struct Series<'a> {
+    pub(super) pointer: &'a str,
+    pub(super) way: &'static str,
+    pub(super) fill: &'static str,
+    pub(super) sizes: &'a [u64],
+}
+
 /// Requests by size at the interface that stands at `at` in the job.
 pub(in crate::html) fn histogram(report: &Report, at: usize) -> Markup {
     let total = &report.account.totals[at];
-    let ways = [
-        ("fill-read", "read", &total.read.sizes, 0.8),
-        ("fill-write", "write", &total.write.sizes, 5.1),
+    let pointers = ["read", "write"].map(|way| format!("/interfaces/{at}/{way}/sizes"));
+    let series = [
+        Series {
+            pointer: &pointers[0],
+            way: "read",
+            fill: "fill-read",
+            sizes: &total.read.sizes,
+        },
+        Series {
+            pointer: &pointers[1],
+            way: "write",
+            fill: "fill-write",
+            sizes: &total.write.sizes,
+        },
     ];
-    let most = ways
-        .iter()
-        .flat_map(|(_, _, sizes, _)| *sizes)
-        .copied()
-        .max();
-    let most = most.unwrap_or(0).max(1) as f64;
+    let says = format!(
+        "Requests by size at {}, in bytes",
+        report.job.layers[at].interface.name()
+    );
+    columns_by_size(&series, &says)
+}
+
+/// Columns of all series, those of one bucket side by side.
+pub(super) fn columns_by_size(all: &[Series], says: &str) -> Markup {
+    let counts = all.iter().flat_map(|series| series.sizes);
+    let most = counts.copied().max().unwrap_or(0).max(1) as f64;
     let (base, pixels) = (TOP + HEIGHT, HEIGHT / most);
+    // A bucket is a tenth of the width; a little space is left between buckets.
+    let width = 8.6 / all.len().max(1) as f64;
     let labels: Vec<(f64, String)> = (1u8..)
         .zip(BOUNDS)
         .map(|(at, name)| (f64::from(at) * 10.0, name.to_owned()))
@@ -105,24 +131,20 @@ pub(in crate::html) fn histogram(report: &Report, at: usize) -> Markup {
     let content = html! {
         (grid(&ticks, base, pixels))
         g data-side="height" data-scale=(pixels) {
-            @for (fill, way, sizes, shift) in ways {
-                @for (bucket, count) in sizes.iter().enumerate() {
+            @for (n, series) in all.iter().enumerate() {
+                @for (bucket, count) in series.sizes.iter().enumerate() {
                     (Drawn {
-                        pointer: &format!("/interfaces/{at}/{way}/sizes/{bucket}"),
+                        pointer: &format!("{}/{bucket}", series.pointer),
                         value: *count as f64,
-                        title: &format!("{} {way}s of {}", number(*count), BUCKET_NAMES[bucket]),
-                    }.upright(fill, (bucket as f64 * 10.0 + shift, 4.1), base, pixels).0)
+                        title: &format!("{} {}s of {}", number(*count), series.way, BUCKET_NAMES[bucket]),
+                    }.upright(series.fill, (bucket as f64 * 10.0 + 0.7 + n as f64 * width, width - 0.2), base, pixels).0)
                 }
             }
         }
         (grid_labels(&ticks, base, pixels))
         (labels_below(&labels, base + 14.0))
     };
-    let says = format!(
-        "Requests by size at {}, in bytes",
-        report.job.layers[at].interface.name()
-    );
-    canvas(base + 18.0, &says, &content)
+    canvas(base + 18.0, says, &content)
 }
 
 fn slowest_files(report: &Report) -> Markup {
