@@ -62,7 +62,13 @@ fn mpi_io_that_reads_and_writes_more_than_it_was_asked_for_is_found() {
     is_silent(&job, "small-reads-shared");
     is_silent(&job, "random-reads");
     is_silent(&sieved(3, 1), "read-modify-write");
-    is_silent(&sieved(0, 4), "read-modify-write");
+    let unread = fires(&sieved(0, 4), "read-modify-write");
+    assert!(!unread.title.contains("reads"), "{}", unread.title);
+    assert!(
+        unread.evidence[0].contains("nothing is read"),
+        "{:?}",
+        unread.evidence
+    );
     let mut collective = job;
     let write = &mut collective.layers[1].uses[0].total.write;
     (write.collective, write.independent) = (64, 0);
@@ -70,6 +76,44 @@ fn mpi_io_that_reads_and_writes_more_than_it_was_asked_for_is_found() {
     // 10 s per rank in POSIX: in MPI-IO it waits for other ranks, too.
     about(found.seconds_lost, 10.0 * (1.0 - 1.0 / 7.0));
     assert!(found.advice.contains("romio_cb_write"), "{}", found.advice);
+}
+
+/// A program that writes so many KiB through MPI-IO, which reads and writes so many KiB, within so many seconds.
+fn sieved_kib(asked: u64, moved: u64, seconds: f64) -> Job {
+    let mut job = mpi_job(2);
+    let mut total = writes(64, (asked << 10) / 64, seconds);
+    total.write.independent = 64;
+    by_rank(&mut job, Interface::MpiIo, "/pfs/a", 0, total);
+    let mut total = writes(64, (moved << 10) / 64, seconds / 2.0);
+    total.read = flow(64, (moved << 10) / 64, seconds / 2.0);
+    by_rank(&mut job, Interface::Posix, "/pfs/a", 0, total);
+    job
+}
+
+#[test]
+fn what_mpi_io_moves_beyond_decides_and_not_what_it_was_asked_for() {
+    let code = "read-modify-write";
+    // 640 KiB asked for, 320 MiB written, and as many read.
+    let found = fires(&sieved_kib(640, 320 << 10, 10.0), code);
+    assert!(
+        found.title.contains("320 MiB for 640 KiB"),
+        "{}",
+        found.title
+    );
+    // Beyond 64 KiB: 16 MiB, and 2 KiB less.
+    fires(&sieved_kib(64, (8 << 10) + 32, 10.0), code);
+    is_silent(&sieved_kib(64, (8 << 10) + 31, 10.0), code);
+}
+
+#[test]
+fn bytes_that_memory_has_taken_have_no_price() {
+    let code = "read-modify-write";
+    // 640 MiB at a gibibyte each second.
+    let cached = fires(&sieved_kib(640, 320 << 10, 0.625), code);
+    assert_eq!(cached.seconds_lost, None);
+    about(cached.concerned_seconds, 0.625 * (1.0 - 1.0 / 1024.0));
+    let stored = fires(&sieved_kib(640, 320 << 10, 0.626), code);
+    assert!(stored.seconds_lost.is_some());
 }
 
 #[test]
