@@ -357,6 +357,18 @@ fn interfaces(page: &mut Page, report: &Report) {
             "  MPI-IO goes through POSIX: \"moved\" counts it once, \"time\" is that of MPI-IO.",
         );
     }
+    for library in [Interface::Hdf5, Interface::Pnetcdf] {
+        let layer = job.layer(library).into_iter();
+        if layer
+            .flat_map(|layer| &layer.uses)
+            .any(|one| !one.is_highest)
+        {
+            let name = library.name();
+            page.line(&format!(
+                "  {name} goes through the interfaces above: its own time is in \"not in I/O\"."
+            ));
+        }
+    }
     if job.layers.iter().any(|layer| layer.is_partial) {
         page.line("  * incomplete: lower bounds");
     }

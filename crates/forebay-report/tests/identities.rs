@@ -21,7 +21,12 @@ fn check(report: &Report, what: &str) {
     let slowest = report.account.slowest.map_or(0.0, |one| one.seconds);
     for finding in &report.findings {
         let lost = finding.seconds_lost.unwrap_or(0.0);
-        assert!((0.0..=slowest).contains(&lost), "{what}: {finding:#?}");
+        // The own time of a library is not counted as I/O.
+        let most = match finding.code {
+            "data-set-amplification" => report.job.run_seconds,
+            _ => slowest,
+        };
+        assert!((0.0..=most).contains(&lost), "{what}: {finding:#?}");
     }
     let texts = [report.text(), report.long_text(), report.short_text()];
     for text in &texts {

@@ -126,7 +126,7 @@ fn not_gathered(subject: &Subject, direction: Direction) -> Option<Finding> {
 }
 
 /// Bytes moved beyond those asked for below which no rule fires.
-const LEAST_BYTES: u64 = 16 << 20;
+pub(super) const LEAST_BYTES: u64 = 16 << 20;
 
 /// Data sieving: MPI-IO reads a block, changes pieces of it, and writes it back.
 fn read_modify_write(subject: &Subject) -> Option<Finding> {

@@ -9,6 +9,7 @@
 mod balance;
 mod calibration;
 mod collective;
+mod containers;
 mod layers;
 mod loss;
 mod metadata;
@@ -33,6 +34,7 @@ use crate::account::Account;
 use crate::model::{BUCKET_NAMES, Job};
 use crate::units;
 use serde::Serialize;
+use std::collections::HashSet;
 
 /// How much a finding matters, by its seconds lost as a share of the run time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -141,6 +143,8 @@ struct Subject<'a> {
     job: &'a Job,
     account: &'a Account,
     limits: &'a Thresholds,
+    /// Files whose requests are mostly those of a library, see [`containers::amplified`].
+    amplified: HashSet<usize>,
 }
 
 /// Most files that a finding names.
@@ -154,8 +158,9 @@ pub fn find(job: &Job, account: &Account, limits: &Thresholds) -> Vec<Finding> {
         job,
         account,
         limits,
+        amplified: containers::amplified(job, limits),
     };
-    let rules: [fn(&Subject) -> Vec<Finding>; 11] = [
+    let rules: [fn(&Subject) -> Vec<Finding>; 12] = [
         quality::rules,
         requests::rules,
         rereads::rules,
@@ -165,6 +170,7 @@ pub fn find(job: &Job, account: &Account, limits: &Thresholds) -> Vec<Finding> {
         collective::rules,
         timeline::rules,
         layers::rules,
+        containers::rules,
         requests::layer_rules,
         waits::rules,
     ];
@@ -187,10 +193,13 @@ pub fn find(job: &Job, account: &Account, limits: &Thresholds) -> Vec<Finding> {
 }
 
 /// Sets the severity by the share of the run time. The seconds lost are limited to those that the slowest rank spent in
-/// I/O, unless the finding is about ranks that wait for the I/O of others.
+/// I/O, unless the finding is about ranks that wait for the I/O of others,
+/// or about a library, whose own time is not counted as I/O.
 fn settle(finding: &mut Finding, job: &Job, account: &Account, limits: &Thresholds) {
     let spent = match finding.code {
-        timeline::TAKE_TURNS | waits::CODE => job.run_seconds,
+        timeline::TAKE_TURNS | waits::CODE | containers::AMPLIFICATION | containers::TIME => {
+            job.run_seconds
+        }
         _ => account.slowest.map_or(0.0, |slowest| slowest.seconds),
     };
     let most = spent.max(0.0).min(job.run_seconds);

@@ -165,6 +165,7 @@ fn small(subject: &Subject, direction: Direction, is_shared: bool) -> Option<Fin
     let above = above(subject);
     let hits: Vec<&FileUse> = lowest(subject, Interface::has_sizes)
         .filter(|one| direction.is_write || !is_sieved(&above, one))
+        .filter(|one| !subject.amplified.contains(&one.file))
         .filter(|one| (one.sharing != Sharing::Unique) == is_shared)
         // These have a finding of their own.
         .filter(|one| {
@@ -304,6 +305,7 @@ fn random(subject: &Subject, direction: Direction) -> Option<Finding> {
     let above = above(subject);
     let hits: Vec<&FileUse> = single(subject, Interface::has_pattern)
         .filter(|one| direction.is_write || !is_sieved(&above, one))
+        .filter(|one| !subject.amplified.contains(&one.file))
         .filter(|one| {
             let flow = direction.of(one);
             flow.ops > 0 && jumps(one, flow) as f64 >= limits.random_share * flow.ops as f64
@@ -445,6 +447,7 @@ fn switches(subject: &Subject) -> Option<Finding> {
     let hits: Vec<&FileUse> = single(subject, |interface| {
         matches!(interface, Interface::Posix | Interface::Dfs)
     })
+    .filter(|one| !subject.amplified.contains(&one.file))
     .filter(|one| {
         let total = &one.total;
         total.ops() > 0 && total.switches as f64 >= limits.switch_share * total.ops() as f64

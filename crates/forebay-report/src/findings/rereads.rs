@@ -35,6 +35,7 @@ fn reread_by_rank(subject: &Subject) -> Option<Finding> {
     let limits = subject.limits;
     let hits: Vec<&FileUse> = single_files(subject)
         .filter(|one| one.total.extent() > 0 && reads_per_rank(one) >= limits.reread_factor)
+        .filter(|one| !subject.amplified.contains(&one.file))
         .collect();
     let read: u64 = hits.iter().map(|one| one.total.read.bytes).sum();
     if read < REREAD_BYTES {

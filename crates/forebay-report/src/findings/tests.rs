@@ -1,6 +1,7 @@
 //! Every rule: where it fires, where it must not, and both sides of its threshold.
 
 mod calls;
+mod containers;
 mod data;
 mod layers;
 mod ranks;

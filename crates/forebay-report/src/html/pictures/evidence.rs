@@ -88,7 +88,7 @@ fn proof(report: &Report, plots: &Plots, one: &Finding) -> Option<(&'static str,
         "random-reads" | "random-writes" | "misaligned-writes" | "read-write-switches" => {
             ("Order of requests, all files", access::order_plot(report)?)
         }
-        "repeated-reads" | "read-by-many" | "read-modify-write" => {
+        "repeated-reads" | "read-by-many" | "read-modify-write" | "data-set-amplification" => {
             ("Bytes by interface, all files", access::bytes_plot(report))
         }
         "frequent-fsync" => (
@@ -104,7 +104,7 @@ fn proof(report: &Report, plots: &Plots, one: &Finding) -> Option<(&'static str,
             "Calls, all files",
             access::calls_plot(report, &["read", "write", "open", "stat", "seek"]),
         ),
-        "library-time" => ("", time::by_interface(report)),
+        "library-time" | "data-set-time" => ("", time::by_interface(report)),
         "independent-reads" | "independent-writes" => {
             ("MPI-IO requests", access::collective_plot(report)?)
         }
