@@ -1,10 +1,13 @@
 //! Rules about work that is spread unevenly over ranks. They are for MPI programs, whose ranks wait for each other.
 
+use super::late::awaited;
+use super::layers::pairs;
 use super::loss::real_files;
 use super::{Confidence, FileEvidence, Finding, NAMED_FILES, Subject};
 use crate::account::rank_shares;
 use crate::model::{Extreme, FileUse, Interface, RankShare};
 use crate::units::{self, bytes, number, percent, share};
+use std::collections::HashSet;
 
 /// All rules on balance.
 pub(super) fn rules(subject: &Subject) -> Vec<Finding> {
@@ -30,6 +33,11 @@ const LEAST_RANKS: usize = 4;
 fn excess(slowest: f64, mean: f64, threshold: f64) -> Option<f64> {
     let excess = slowest - mean;
     (excess > 0.0 && excess >= threshold * slowest).then_some(excess)
+}
+
+/// Files in whose calls ranks wait for late ones, which is a finding of its own.
+fn late_files(subject: &Subject) -> HashSet<usize> {
+    awaited(subject).iter().map(|hit| hit.one.file).collect()
 }
 
 fn cause(slowest: &Extreme, mean_bytes: f64) -> String {
@@ -67,6 +75,7 @@ fn of_ranks(subject: &Subject, one: &FileUse) -> Option<(Extreme, f64)> {
 fn straggler_shared(subject: &Subject) -> Option<Finding> {
     let mut per_rank = vec![0.0f64; subject.job.ranks as usize];
     let mut hits: Vec<(&FileUse, Extreme, f64, f64)> = Vec::new();
+    let late = late_files(subject);
     let uses = subject
         .job
         .layers
@@ -74,7 +83,8 @@ fn straggler_shared(subject: &Subject) -> Option<Finding> {
         .flat_map(|layer| real_files(subject, layer))
         .filter(|one| one.is_highest && one.ranks > 1)
         .filter(|one| !subject.job.files[one.file].is_rest())
-        .filter(|one| !subject.job.files[one.file].is_calls);
+        .filter(|one| !subject.job.files[one.file].is_calls)
+        .filter(|one| !late.contains(&one.file));
     for one in uses {
         let Some((slowest, mean)) = of_ranks(subject, one) else {
             continue;
@@ -92,7 +102,12 @@ fn straggler_shared(subject: &Subject) -> Option<Finding> {
         return None;
     }
     hits.sort_by(|a, b| b.3.total_cmp(&a.3).then(a.0.file.cmp(&b.0.file)));
-    let (worst, slowest, mean, _) = hits[0];
+    let (worst, slowest, mean, excess) = hits[0];
+    // In the calls below there is no such time.
+    let is_within_library = pairs(subject).iter().any(|(below, _)| {
+        let took = below.slowest().map_or(0.0, |rank| rank.seconds);
+        below.file == worst.file && took < 0.5 * excess
+    });
     let mut finding = Finding::new(
         "straggler-shared-file",
         format!(
@@ -108,10 +123,14 @@ fn straggler_shared(subject: &Subject) -> Option<Finding> {
     finding.estimate = "measured time of the slowest rank on the file less the mean of its ranks; summed over the files \
                         on which the same rank was slowest"
         .to_owned();
-    finding.evidence = vec![cause(
-        &slowest,
-        worst.total.bytes() as f64 / f64::from(worst.ranks),
-    )];
+    let mean_bytes = worst.total.bytes() as f64 / f64::from(worst.ranks);
+    finding.evidence = vec![match is_within_library {
+        true => {
+            "the time is in MPI-IO and not in the calls below, so no storage target served it worse"
+                .to_owned()
+        }
+        false => cause(&slowest, mean_bytes),
+    }];
     finding.files = hits
         .iter()
         .take(NAMED_FILES)
@@ -126,9 +145,9 @@ fn straggler_shared(subject: &Subject) -> Option<Finding> {
             ),
         })
         .collect();
-    finding.advice = if slowest.bytes as f64
-        >= 1.5 * worst.total.bytes() as f64 / f64::from(worst.ranks)
-    {
+    finding.advice = if is_within_library {
+        "It waits within MPI-IO: for a lock, for messages, or for other ranks. A trace of MPI tells which."
+    } else if slowest.bytes as f64 >= 1.5 * mean_bytes {
         "Spread the work of that rank: headers and small variables by one rank are fine, data should be written by many, \
          or collectively."
     } else {
@@ -141,8 +160,9 @@ fn straggler_shared(subject: &Subject) -> Option<Finding> {
 /// Seconds and bytes of each rank on files whose ranks the log keeps apart. Bytes are from the lowest interface,
 /// seconds from the highest.
 fn own_shares(subject: &Subject) -> Vec<RankShare> {
+    let late = late_files(subject);
     let time = rank_shares(subject.job, |_, one| {
-        one.is_highest && one.reduced.is_empty()
+        one.is_highest && one.reduced.is_empty() && !late.contains(&one.file)
     });
     let moved = rank_shares(subject.job, |_, one| {
         one.is_lowest && one.reduced.is_empty()

@@ -2,6 +2,7 @@
 //! which storage target served what.
 
 use super::collective::{Requests, gathered};
+use super::late::awaited;
 use super::loss::{Part, real_files, slowest_path};
 use super::requests::{Direction, READS, WRITES};
 use super::{Confidence, FileEvidence, Finding, MOST_MEASURED, Measured, NAMED_FILES, Subject};
@@ -25,7 +26,7 @@ pub(super) fn rules(subject: &Subject) -> Vec<Finding> {
 }
 
 /// The uses of a file at POSIX and above it at MPI-IO.
-fn pairs<'a>(subject: &'a Subject) -> Vec<(&'a FileUse, &'a FileUse)> {
+pub(super) fn pairs<'a>(subject: &'a Subject) -> Vec<(&'a FileUse, &'a FileUse)> {
     let layer = |interface| subject.job.layer(interface);
     let (Some(posix), Some(mpi_io)) = (layer(Interface::Posix), layer(Interface::MpiIo)) else {
         return Vec::new();
@@ -254,6 +255,11 @@ fn library_time(subject: &Subject) -> Option<Finding> {
     if beyond < subject.limits.unexplained_share * subject.job.run_seconds || below > above / 2.0 {
         return None;
     }
+    // Waiting for late ranks has a finding of its own.
+    let awaited: f64 = awaited(subject).iter().map(|one| one.seconds).sum();
+    if awaited >= beyond / 2.0 {
+        return None;
+    }
     let mut finding = Finding::not_estimated(
         "library-time",
         format!(
@@ -277,7 +283,7 @@ fn library_time(subject: &Subject) -> Option<Finding> {
         "Ranks wait for each other in collective calls that no aggregator gathers: larger calls, or fewer of them, have them wait less \
          often. What each part costs needs a trace of MPI."
     } else if collective > 0 {
-        "Ranks wait for the aggregators, or exchange data with them: try more aggregators (cb_nodes), larger calls, or \
+        "Ranks wait for the aggregators, exchange data with them, or wait for each other: try more aggregators (cb_nodes), larger calls, or \
          fewer of them. What each part costs needs a trace of MPI."
     } else {
         "Ranks wait within MPI-IO without collective calls: for locks of shared files, or for shared file pointers."

@@ -10,6 +10,7 @@ mod balance;
 mod calibration;
 mod collective;
 mod containers;
+mod late;
 mod layers;
 mod loss;
 mod metadata;
@@ -118,7 +119,7 @@ pub struct Finding {
     /// Estimate of the seconds that the slowest rank lost; `None` for findings about the data, and where no estimate
     /// can be defended.
     pub seconds_lost: Option<f64>,
-    /// Where the loss is not estimated: the seconds of the slowest rank that the finding is about.
+    /// Where the loss is not estimated, or less than a rank waited: the seconds of the slowest rank that the finding is about.
     pub concerned_seconds: Option<f64>,
     /// Formula of the estimate, with its assumptions.
     pub estimate: String,
@@ -171,6 +172,7 @@ pub fn find(job: &Job, account: &Account, limits: &Thresholds) -> Vec<Finding> {
         timeline::rules,
         layers::rules,
         containers::rules,
+        late::rules,
         requests::layer_rules,
         waits::rules,
     ];

@@ -20,8 +20,8 @@ pub(crate) fn unexplained(
     // Estimates overlap, so the sum of all says no more than the largest does.
     let costly = |one: &&Finding| !matches!(one.severity, Severity::Data | Severity::Note);
     let explained = findings.iter().filter(costly);
-    let explained = explained.filter_map(|one| one.seconds_lost.or(one.concerned_seconds));
-    let explained = explained.fold(0.0, f64::max);
+    let explained = explained.flat_map(|one| [one.seconds_lost, one.concerned_seconds]);
+    let explained = explained.flatten().fold(0.0, f64::max);
     if of_run <= limits.unexplained_share || explained >= EXPLAINED_SHARE * slowest.seconds {
         return None;
     }

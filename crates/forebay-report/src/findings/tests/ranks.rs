@@ -357,3 +357,101 @@ fn bursts_of_writes_are_found_by_a_measured_timeline_only() {
     estimated.timelines[0].source = TimelineSource::Timestamps;
     is_silent(&estimated, "write-bursts");
 }
+
+/// Ranks that are in collective calls for so many seconds each, of which POSIX has so many.
+fn in_collective_calls(seconds: &[f64], below: &[f64]) -> Job {
+    let mut job = mpi_job(seconds.len() as u32);
+    for (rank, (above, below)) in seconds.iter().zip(below).enumerate() {
+        let mut asked = writes(4, 1 << 20, *above);
+        asked.write.collective = 4;
+        by_rank(&mut job, Interface::MpiIo, "/pfs/s", rank as u32, asked);
+        let done = writes(4, 1 << 20, *below);
+        by_rank(&mut job, Interface::Posix, "/pfs/s", rank as u32, done);
+    }
+    job
+}
+
+#[test]
+fn a_rank_that_waits_for_a_late_one_is_not_slow() {
+    let job = in_collective_calls(&[40.0, 1.0], &[0.5, 0.5]);
+    let found = fires(&job, "late-ranks");
+    // Rank 0 waits for 39.5 s, rank 1 for 0.5 s.
+    about(found.seconds_lost, 19.5);
+    assert!(
+        found.evidence[0].starts_with("rank 1 waited least"),
+        "{:?}",
+        found.evidence
+    );
+    assert!(!found.advice.contains("aggregator"), "{}", found.advice);
+    is_silent(&job, "straggler-shared-file");
+    is_silent(&job, "library-time");
+    let report = crate::Report::new(job, &Thresholds::default());
+    assert_eq!(report.unexplained, None);
+    // One of eight is late: all others wait.
+    let mut seconds = [40.0; 8];
+    seconds[5] = 1.0;
+    let job = in_collective_calls(&seconds, &[0.5; 8]);
+    about(
+        fires(&job, "late-ranks").seconds_lost,
+        (7.0 * 39.5 + 0.5) / 8.0 - 0.5,
+    );
+    is_silent(&job, "library-time");
+    is_silent(&job, "straggler-ranks");
+}
+
+#[test]
+fn ranks_that_wait_for_an_aggregator_or_all_wait_alike_are_not_late() {
+    let code = "late-ranks";
+    // Rank 1 is in POSIX while the others wait for it.
+    is_silent(
+        &in_collective_calls(&[40.0, 40.0, 40.0, 40.0], &[0.0, 39.0, 0.0, 0.0]),
+        code,
+    );
+    let alike = in_collective_calls(&[60.0, 59.0, 58.0, 60.0], &[0.5; 4]);
+    is_silent(&alike, code);
+    fires(&alike, "library-time");
+    // Without collective calls a rank waits for something else, but storage is not slow.
+    let mut alone = in_collective_calls(&[40.0, 1.0], &[0.5, 0.5]);
+    for one in &mut alone.layers[1].uses {
+        let write = &mut one.total.write;
+        (write.independent, write.collective) = (write.collective, 0);
+    }
+    is_silent(&alone, code);
+    let found = fires(&alone, "straggler-shared-file");
+    assert!(
+        found.evidence[0].contains("no storage target"),
+        "{:?}",
+        found.evidence
+    );
+}
+
+#[test]
+fn of_ranks_that_the_logger_has_summed_the_fastest_came_last() {
+    let mut job = mpi_job(16);
+    let mut asked = writes(64, 1 << 20, 15.0 * 40.0);
+    asked.write.collective = 64;
+    by_all(
+        &mut job,
+        Interface::MpiIo,
+        "/pfs/s",
+        slowest(2, 40.0, 1),
+        asked,
+    );
+    by_all(
+        &mut job,
+        Interface::Posix,
+        "/pfs/s",
+        slowest(0, 0.1, 1),
+        writes(64, 1 << 20, 1.6),
+    );
+    // The fastest is not known.
+    is_silent(&job, "late-ranks");
+    job.layers[1].uses[0].reduced[0].fastest = slowest(7, 0.1, 1);
+    let found = fires(&job, "late-ranks");
+    about(found.seconds_lost, (600.0 - 1.6) / 16.0 - 0.1);
+    assert!(
+        found.evidence[0].starts_with("rank 7"),
+        "{:?}",
+        found.evidence
+    );
+}

@@ -108,7 +108,11 @@ fn proof(report: &Report, plots: &Plots, one: &Finding) -> Option<(&'static str,
         "independent-reads" | "independent-writes" => {
             ("MPI-IO requests", access::collective_plot(report)?)
         }
-        "straggler-shared-file" | "straggler-ranks" | "uneven-bytes" | "rank-0-io" => {
+        "late-ranks"
+        | "straggler-shared-file"
+        | "straggler-ranks"
+        | "uneven-bytes"
+        | "rank-0-io" => {
             if plots.ranks.len() < 2 {
                 return None;
             }
