@@ -161,7 +161,7 @@ pub fn find(job: &Job, account: &Account, limits: &Thresholds) -> Vec<Finding> {
         limits,
         amplified: containers::amplified(job, limits),
     };
-    let rules: [fn(&Subject) -> Vec<Finding>; 12] = [
+    let rules: &[fn(&Subject) -> Vec<Finding>] = &[
         quality::rules,
         requests::rules,
         rereads::rules,
