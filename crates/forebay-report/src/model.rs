@@ -183,6 +183,9 @@ pub struct Counters {
     pub alignment: u64,
     /// Seconds in open, close, stat, seek, summed over the ranks.
     pub meta_seconds: f64,
+    /// What the longest of these calls took at least, in any record, as far as that is known. [`Counters::longest_call`]
+    /// tells what a sum says by itself.
+    pub longest_call: f64,
     /// First open and last close, seconds since the job's start.
     pub span: Option<(f64, f64)>,
     /// First and last time at which the file was in use, seconds since the job's start. The end is infinite if the file
@@ -191,6 +194,9 @@ pub struct Counters {
     /// Most frequent request sizes and their counts; the list is incomplete.
     pub common: Vec<(u64, u64)>,
 }
+
+/// Most seconds of a call that opens a file, or asks for it, if none waits for something else.
+const USUAL_CALL_SECONDS: f64 = 2.0;
 
 /// Most common request sizes that are kept.
 const COMMON_SIZES: usize = 8;
@@ -209,6 +215,22 @@ impl Counters {
     /// Seconds in reading, writing and metadata, summed over the ranks.
     pub fn seconds(&self) -> f64 {
         self.read.seconds + self.write.seconds + self.meta_seconds
+    }
+
+    /// Seconds of the longest call that opens the file, or asks for it, at least: all others take the usual time at most.
+    pub fn longest_call(&self) -> f64 {
+        // Not summed as integers: this is also asked of counters that are too large to be true.
+        let counts = [
+            self.opens,
+            self.stats,
+            self.asked,
+            self.other_calls,
+            self.seeks,
+        ];
+        let calls = counts.iter().map(|n| *n as f64).sum::<f64>().max(1.0);
+        let others = (calls - 1.0) * USUAL_CALL_SECONDS;
+        let of_sum = (self.meta_seconds - others).max(self.meta_seconds / calls);
+        of_sum.max(self.longest_call)
     }
 
     /// Size of the file as far as it was touched.
@@ -260,6 +282,7 @@ impl Counters {
         self.misaligned += other.misaligned;
         self.alignment = self.alignment.max(other.alignment);
         self.meta_seconds += other.meta_seconds;
+        self.longest_call = self.longest_call.max(other.longest_call);
         self.span = join(self.span, other.span);
         self.in_use = join(self.in_use, other.in_use);
         if other.common.is_empty() {

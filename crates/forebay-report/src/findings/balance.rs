@@ -3,6 +3,7 @@
 use super::late::awaited;
 use super::layers::pairs;
 use super::loss::real_files;
+use super::metadata::waited_files;
 use super::{Confidence, FileEvidence, Finding, NAMED_FILES, Subject};
 use crate::account::rank_shares;
 use crate::model::{Extreme, FileUse, Interface, RankShare};
@@ -35,9 +36,10 @@ fn excess(slowest: f64, mean: f64, threshold: f64) -> Option<f64> {
     (excess > 0.0 && excess >= threshold * slowest).then_some(excess)
 }
 
-/// Files in whose calls ranks wait for late ones, which is a finding of its own.
-fn late_files(subject: &Subject) -> HashSet<usize> {
-    awaited(subject).iter().map(|hit| hit.one.file).collect()
+/// Files of which findings of their own tell that ranks wait: for late ones, or for a file to open.
+fn awaited_files(subject: &Subject) -> HashSet<usize> {
+    let late = awaited(subject).into_iter().map(|hit| hit.one.file);
+    late.chain(waited_files(subject)).collect()
 }
 
 fn cause(slowest: &Extreme, mean_bytes: f64) -> String {
@@ -75,7 +77,7 @@ fn of_ranks(subject: &Subject, one: &FileUse) -> Option<(Extreme, f64)> {
 fn straggler_shared(subject: &Subject) -> Option<Finding> {
     let mut per_rank = vec![0.0f64; subject.job.ranks as usize];
     let mut hits: Vec<(&FileUse, Extreme, f64, f64)> = Vec::new();
-    let late = late_files(subject);
+    let awaited = awaited_files(subject);
     let uses = subject
         .job
         .layers
@@ -84,7 +86,7 @@ fn straggler_shared(subject: &Subject) -> Option<Finding> {
         .filter(|one| one.is_highest && one.ranks > 1)
         .filter(|one| !subject.job.files[one.file].is_rest())
         .filter(|one| !subject.job.files[one.file].is_calls)
-        .filter(|one| !late.contains(&one.file));
+        .filter(|one| !awaited.contains(&one.file));
     for one in uses {
         let Some((slowest, mean)) = of_ranks(subject, one) else {
             continue;
@@ -160,9 +162,9 @@ fn straggler_shared(subject: &Subject) -> Option<Finding> {
 /// Seconds and bytes of each rank on files whose ranks the log keeps apart. Bytes are from the lowest interface,
 /// seconds from the highest.
 fn own_shares(subject: &Subject) -> Vec<RankShare> {
-    let late = late_files(subject);
+    let awaited = awaited_files(subject);
     let time = rank_shares(subject.job, |_, one| {
-        one.is_highest && one.reduced.is_empty() && !late.contains(&one.file)
+        one.is_highest && one.reduced.is_empty() && !awaited.contains(&one.file)
     });
     let moved = rank_shares(subject.job, |_, one| {
         one.is_lowest && one.reduced.is_empty()

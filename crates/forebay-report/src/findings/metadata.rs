@@ -6,7 +6,7 @@ use super::{
 };
 use crate::model::{Counters, FileUse, Sharing};
 use crate::units::{self, bytes, number, percent, share};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 /// All rules on metadata.
 pub(super) fn rules(subject: &Subject) -> Vec<Finding> {
@@ -139,6 +139,7 @@ fn repeated_opens(subject: &Subject) -> Option<Finding> {
     let limits = subject.limits;
     let hits: Vec<&FileUse> = lowest(subject)
         .filter(|one| !subject.job.files[one.file].is_rest())
+        .filter(|one| !is_waited_for(subject, one))
         .filter(|one| opens_per_rank(one) >= limits.opens_per_rank)
         .collect();
     let opens: u64 = hits.iter().map(|one| one.total.opens).sum();
@@ -234,12 +235,16 @@ fn many_small_files(subject: &Subject) -> Option<Finding> {
     Some(finding)
 }
 
-/// True if calls that open the file, or ask for it, take so long that they wait for something: the other end of a pipe,
+/// True if a call that opens the file, or asks for it, takes so long that it waits for something: the other end of a pipe,
 /// a lock, a file system that hangs.
 pub(super) fn is_waited_for(subject: &Subject, one: &FileUse) -> bool {
-    let total = &one.total;
-    let calls = total.opens + total.stats + total.asked + total.other_calls + total.seeks;
-    total.meta_seconds >= subject.limits.waiting_seconds * calls.max(1) as f64
+    one.total.longest_call() >= subject.limits.waiting_seconds
+}
+
+/// The files that calls wait for. Their time is in no other finding.
+pub(super) fn waited_files(subject: &Subject) -> HashSet<usize> {
+    let waited = lowest(subject).filter(|one| is_waited_for(subject, one));
+    waited.map(|one| one.file).collect()
 }
 
 fn waiting_opens(subject: &Subject) -> Option<Finding> {
@@ -272,7 +277,7 @@ fn waiting_opens(subject: &Subject) -> Option<Finding> {
     finding.measured.sort_by(longest_first);
     finding.measured.truncate(MOST_MEASURED);
     finding.evidence = vec![format!(
-        "each call on them took {} or longer",
+        "a call on each of them took {} or longer",
         units::seconds(subject.limits.waiting_seconds)
     )];
     finding.files = loss.evidence(subject, |one| {
@@ -292,6 +297,7 @@ fn file_per_process(subject: &Subject) -> Option<Finding> {
     let limits = subject.limits;
     let own: Vec<&FileUse> = lowest(subject)
         .filter(|one| one.sharing == Sharing::Unique && one.total.write.ops > 0)
+        .filter(|one| !is_waited_for(subject, one))
         .collect();
     let mut writers: Vec<u32> = own
         .iter()

@@ -391,6 +391,45 @@ fn opens_that_wait_are_neither_metadata_nor_small_files_and_have_no_price() {
 }
 
 #[test]
+fn a_file_waits_by_its_longest_call_and_not_by_the_mean() {
+    let with = |opens: u64, stats: u64, seconds: f64| {
+        let mut job = mpi_job(16);
+        for n in 0..200 {
+            let mut total = reads(1, 100, 0.001);
+            total.meta_seconds = 0.01;
+            by_rank(
+                &mut job,
+                Interface::Posix,
+                &format!("/pfs/{n}"),
+                n % 16,
+                total,
+            );
+        }
+        let mut total = reads(1, 100, 0.001);
+        (total.opens, total.stats) = (opens, stats);
+        total.meta_seconds = seconds;
+        by_rank(&mut job, Interface::Posix, "/pfs/pipe", 3, total);
+        job.run_seconds = 1e3;
+        job
+    };
+    // Three calls of which two took 2 s at most.
+    let pipe = with(3, 0, 15.3);
+    about(fires(&pipe, "waiting-opens").concerned_seconds, 15.3);
+    is_silent(&pipe, "metadata-time");
+    is_silent(&pipe, "straggler-ranks");
+    is_silent(&with(3, 0, 13.9), "waiting-opens");
+    // Many quick calls are no wait.
+    is_silent(&with(1, 100_000, 60.0), "waiting-opens");
+    fires(&with(1, 100_000, 60.0), "stat-storm");
+    // A rank that waited is known by its record, however many others there are.
+    let mut of_record = with(1, 1000, 60.0);
+    let uses = &mut of_record.layers[0].uses;
+    uses.last_mut().unwrap().total.longest_call = 12.0;
+    fires(&of_record, "waiting-opens");
+    is_silent(&of_record, "stat-storm");
+}
+
+#[test]
 fn fsync_storms_are_found() {
     let mut total = writes(1000, 1 << 20, 11.0);
     total.syncs = 100;

@@ -25,6 +25,7 @@ pub(super) struct Places {
     read_span: Option<(usize, usize)>,
     write_span: Option<(usize, usize)>,
     open_close: Option<(usize, usize)>,
+    open: Option<(usize, usize)>,
     /// All points in time.
     starts: Vec<usize>,
     ends: Vec<usize>,
@@ -98,6 +99,7 @@ impl Places {
             read_span: span("READ_START_TIMESTAMP", "READ_END_TIMESTAMP"),
             write_span: span("WRITE_START_TIMESTAMP", "WRITE_END_TIMESTAMP"),
             open_close: span("OPEN_START_TIMESTAMP", "CLOSE_END_TIMESTAMP"),
+            open: span("OPEN_START_TIMESTAMP", "OPEN_END_TIMESTAMP"),
             starts: ["OPEN", "READ", "WRITE", "CLOSE"]
                 .iter()
                 .filter_map(|what| float(&format!("{what}_START_TIMESTAMP")))
@@ -177,7 +179,7 @@ impl Places {
                 collective: sum(&self.collective[direction]),
             }
         };
-        Counters {
+        let mut counters = Counters {
             read: flow(0),
             write: flow(1),
             opens: sum(&self.opens),
@@ -191,6 +193,7 @@ impl Places {
             misaligned: sum(&self.misaligned),
             alignment: self.alignment.map_or(0, |at| natural(record.counters[at])),
             meta_seconds: time(times.map(|t| t.meta)),
+            longest_call: 0.0,
             span: span(self.open_close),
             in_use: self.in_use(record, shift),
             common: record
@@ -199,7 +202,15 @@ impl Places {
                 .map(|(size, count)| (natural(size), natural(count)))
                 .filter(|(size, _)| *size > 0)
                 .collect(),
+        };
+        // First and last time are those of the same call.
+        if counters.opens == 1
+            && let Some((start, end)) = span(self.open)
+        {
+            counters.longest_call = (end - start).min(counters.meta_seconds);
         }
+        counters.longest_call = counters.longest_call();
+        counters
     }
 
     /// First and last time at which the file was in use. A file that was never closed may have been in use until the end.
