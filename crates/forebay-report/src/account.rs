@@ -7,8 +7,8 @@
 //! whose threads overlap was in I/O no longer than its files were in use, and never longer than the job ran.
 
 use crate::busy::{self, Claim};
-use crate::model::{Counters, FileUse, Interface, Job, Layer, RankShare, Sharing, join};
-use crate::units::share;
+use crate::model::{Counters, File, FileUse, Interface, Job, Layer, RankShare, Sharing, join};
+use crate::units::{self, share};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -17,6 +17,8 @@ use std::collections::BTreeMap;
 pub struct Moved {
     /// Files.
     pub files: u64,
+    /// Directories that were opened, as far as they are known from files.
+    pub directories: u64,
     /// Bytes read.
     pub bytes_read: u64,
     /// Bytes written.
@@ -29,11 +31,27 @@ impl Moved {
         self.bytes_read + self.bytes_written
     }
 
-    /// Adds a use of `files` files. `is_counted` keeps a file that POSIX and STDIO calls used from counting twice. What
+    /// How many files, and how many directories if there are any.
+    pub(crate) fn files_text(&self) -> String {
+        let files = units::count(self.files, "file", "files");
+        match self.directories {
+            0 => files,
+            n => format!(
+                "{files} and {}",
+                units::count(n, "directory", "directories")
+            ),
+        }
+    }
+
+    /// Adds a use of `file`. `is_counted` keeps a file that POSIX and STDIO calls used from counting twice. What
     /// was only asked for (stat) is no file that the job used.
-    fn add(&mut self, one: &FileUse, files: u64, is_counted: &mut bool) {
+    fn add(&mut self, one: &FileUse, file: &File, is_counted: &mut bool) {
         if one.total.opens + one.total.ops() > 0 && !std::mem::replace(is_counted, true) {
-            self.files += files;
+            if file.is_directory() {
+                self.directories += file.count();
+            } else {
+                self.files += file.count();
+            }
         }
         self.bytes_read += one.total.read.bytes;
         self.bytes_written += one.total.write.bytes;
@@ -112,12 +130,12 @@ impl Account {
             // A data set that counts for itself is part of a file, whose others may count, too.
             let counted = &mut seen[file.container.unwrap_or(one.file)];
             if one.is_lowest {
-                account.moved.add(one, file.count(), &mut counted[0]);
+                account.moved.add(one, file, &mut counted[0]);
             }
             if one.is_highest && !file.is_rest() {
                 let class = account.sharing.iter_mut().find(|(c, _)| *c == one.sharing);
                 let class = class.expect("every class has a row");
-                class.1.add(one, 1, &mut counted[1]);
+                class.1.add(one, file, &mut counted[1]);
             }
         }
         let wanted = |_, one: &FileUse| one.is_highest;

@@ -76,6 +76,7 @@ pub(crate) fn report(report: &Report) -> Value {
 fn moved(sums: &Moved) -> Value {
     json!({
         "files": sums.files,
+        "directories": sums.directories,
         "bytes_read": sums.bytes_read,
         "bytes_written": sums.bytes_written,
     })

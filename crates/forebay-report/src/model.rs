@@ -507,6 +507,13 @@ pub struct File {
     pub size_at_open: Option<u64>,
     /// Whether the job created it, if the recorder noted it.
     pub created: Option<bool>,
+    /// True if a recorder noted what it saw when the file was opened. Then a size that it did not note was none.
+    pub is_noted: bool,
+    /// True if an open was to make it if it was missing, as is done with files only.
+    pub is_made: bool,
+    /// True if it was opened, nothing was done with it, and nothing tells that it is a file. [`Job::settle_layers`] finds
+    /// that out.
+    pub is_only_opened: bool,
     /// True for a standard stream.
     pub is_std_stream: bool,
     /// True if it is no file: it stands for calls on names that are in no record.
@@ -522,6 +529,11 @@ impl File {
     /// True if it stands for several files.
     pub fn is_rest(&self) -> bool {
         self.rest.is_some()
+    }
+
+    /// True if it is known to be a directory: the recorder notes sizes of files alone.
+    pub fn is_directory(&self) -> bool {
+        self.is_only_opened && self.is_noted
     }
 
     /// How many files it stands for.

@@ -1,7 +1,7 @@
 //! The summary for a terminal: one screen of 80 columns, plain text.
 
 use crate::Report;
-use crate::account::{Moved, TimeSplit, split_of};
+use crate::account::{TimeSplit, split_of};
 use crate::findings::{Finding, NOTHING_RECORDED, Severity};
 use crate::model::{BUCKET_NAMES, FileUse, Interface, Layer, Sharing};
 use crate::sentences::{avoided_text, collective_text, coverage_text, is_unknown, nothing_found};
@@ -101,7 +101,7 @@ pub(crate) fn one_line(report: &Report) -> String {
         "read {}, wrote {}, {}",
         bytes(account.moved.bytes_read),
         bytes(account.moved.bytes_written),
-        units::count(account.moved.files, "file", "files")
+        account.moved.files_text()
     );
     if account.slowest.is_some() {
         let _ = write!(text, "; {}", slowest_text(report));
@@ -172,11 +172,7 @@ fn head(page: &mut Page, report: &Report) {
 }
 
 fn moved(report: &Report) -> String {
-    let Moved {
-        files,
-        bytes_read,
-        bytes_written,
-    } = report.account.moved;
+    let sums = report.account.moved;
     if report.job.layers.is_empty() {
         return "none recorded".to_owned();
     }
@@ -206,9 +202,9 @@ fn moved(report: &Report) -> String {
     };
     format!(
         "read {at_least}{}, wrote {at_least}{}, {}{about}",
-        bytes(bytes_read),
-        bytes(bytes_written),
-        units::count(files, "file", "files"),
+        bytes(sums.bytes_read),
+        bytes(sums.bytes_written),
+        sums.files_text(),
     )
 }
 

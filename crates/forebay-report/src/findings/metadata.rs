@@ -16,6 +16,7 @@ pub(super) fn rules(subject: &Subject) -> Vec<Finding> {
         many_small_files(subject),
         file_per_process(subject),
         waiting_opens(subject),
+        directory_walk(subject),
     ]
     .into_iter()
     .flatten()
@@ -33,8 +34,10 @@ const STORM_SHARE: f64 = 0.8;
 /// Fires on jobs that spend much of their I/O time in metadata. One open and one close of each file are needed; the
 /// rest could go.
 fn metadata_time(subject: &Subject) -> Option<Finding> {
+    let walked: HashSet<usize> = walked(subject).iter().map(|one| one.file).collect();
     let calls = || {
         let calls = lowest(subject).filter(|one| !is_waited_for(subject, one));
+        let calls = calls.filter(|one| !walked.contains(&one.file));
         // The parts of a program have a finding of their own. To remove a name, or to read a directory, is work that a
         // program wants done.
         calls.filter(|one| !storms::is_code(subject, one) && one.total.other_calls == 0)
@@ -140,6 +143,7 @@ fn repeated_opens(subject: &Subject) -> Option<Finding> {
     let hits: Vec<&FileUse> = lowest(subject)
         .filter(|one| !subject.job.files[one.file].is_rest())
         .filter(|one| !is_waited_for(subject, one))
+        .filter(|one| !subject.job.files[one.file].is_only_opened)
         .filter(|one| opens_per_rank(one) >= limits.opens_per_rank)
         .collect();
     let opens: u64 = hits.iter().map(|one| one.total.opens).sum();
@@ -185,7 +189,8 @@ fn many_small_files(subject: &Subject) -> Option<Finding> {
     let limits = subject.limits;
     let small: Vec<&FileUse> = lowest(subject)
         .filter(|one| one.sharing == Sharing::Unique || subject.job.files[one.file].is_rest())
-        // What was only asked for (stat), and directories that were listed, are no files.
+        // What was only asked for (stat), and directories, are no files.
+        .filter(|one| !subject.job.files[one.file].is_only_opened)
         .filter(|one| one.total.opens > 0 && !is_waited_for(subject, one))
         .filter(|one| mean_bytes(subject, one) < limits.small_file_bytes)
         .filter(|one| !storms::is_code(subject, one))
@@ -289,6 +294,74 @@ fn waiting_opens(subject: &Subject) -> Option<Finding> {
     });
     finding.advice = "If these are pipes, the time is that of the program at the other end, and no cost of I/O. Else look \
                       at the metadata server, or at locks."
+        .to_owned();
+    Some(finding)
+}
+
+/// What is opened and neither read nor written, if it is many: directories, by which a program finds its files.
+fn walked<'a>(subject: &'a Subject) -> Vec<&'a FileUse> {
+    let limits = subject.limits;
+    let opened: Vec<&FileUse> = lowest(subject)
+        .filter(|one| subject.job.files[one.file].is_only_opened)
+        .filter(|one| !is_waited_for(subject, one))
+        .collect();
+    let loads: u64 = opened
+        .iter()
+        .map(|one| subject.job.files[one.file].count() * u64::from(one.ranks.max(1)))
+        .sum();
+    let opens: u64 = opened.iter().map(|one| one.total.opens).sum();
+    let per_rank = loads as f64 / f64::from(subject.job.ranks.max(1));
+    if per_rank >= limits.files_per_rank || opens >= limits.min_requests {
+        opened
+    } else {
+        Vec::new()
+    }
+}
+
+fn directory_walk(subject: &Subject) -> Option<Finding> {
+    let job = subject.job;
+    let walked = walked(subject);
+    if walked.is_empty() {
+        return None;
+    }
+    // To read directories is part of the walk.
+    let listed: Vec<&FileUse> = lowest(subject)
+        .filter(|one| job.files[one.file].is_calls)
+        .filter(|one| matches!(job.files[one.file].name.as_str(), "(opendir)" | "(readdir)"))
+        .collect();
+    let uses = walked.iter().chain(&listed).copied();
+    let loss = slowest_path(subject, uses, Part::Metadata, |one| one.total.meta_seconds);
+    let count: u64 = walked.iter().map(|one| job.files[one.file].count()).sum();
+    let mut total = Counters::default();
+    for one in &walked {
+        total.add(&one.total);
+    }
+    // Without notes of the recorder an empty file looks the same.
+    let what = match walked.iter().all(|one| job.files[one.file].is_directory()) {
+        true => units::count(count, "directory", "directories"),
+        false => format!(
+            "{} that are opened and not read",
+            units::count(count, "name", "names")
+        ),
+    };
+    let mut finding = Finding::not_estimated_for(
+        subject,
+        "directory-walk",
+        format!("A walk over {what}: {}", calls_text(&total)),
+        &loss,
+        "a log does not tell whether the program needs what it finds there",
+    );
+    let of = |uses: &[&FileUse]| uses.iter().map(|one| one.total.meta_seconds).sum::<f64>();
+    finding.evidence = vec![format!(
+        "{} to open, ask for and close them, {} to read what is in them, all ranks together",
+        units::seconds(of(&walked)),
+        units::seconds(of(&listed))
+    )];
+    finding.files = loss.evidence(subject, |one| {
+        format!("{} in metadata", units::seconds(one.total.meta_seconds))
+    });
+    finding.advice = "Walk once and keep the list of files; let one rank walk and tell the others; have fewer directories with more \
+                      files each; on Lustre lfs find asks less of the servers."
         .to_owned();
     Some(finding)
 }

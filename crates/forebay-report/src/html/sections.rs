@@ -76,7 +76,10 @@ pub(super) fn cards(report: &Report) -> Markup {
                 p { "read " (value("/moved/bytes_read", account.moved.bytes_read, &bytes(account.moved.bytes_read)))
                     ", wrote " (value("/moved/bytes_written", account.moved.bytes_written, &bytes(account.moved.bytes_written)))
                     ", " (value("/moved/files", account.moved.files, &number(account.moved.files)))
-                    (if account.moved.files == 1 { " file" } else { " files" }) }
+                    (if account.moved.files == 1 { " file" } else { " files" })
+                    @if account.moved.directories > 0 {
+                        " and " (value("/moved/directories", account.moved.directories, &number(account.moved.directories))) " directories"
+                    } }
             }
             section .card {
                 h3 { "Speed" }

@@ -21,6 +21,8 @@ pub(super) struct Places {
     consecutive: [Vec<usize>; 2],
     sequential: [Vec<usize>; 2],
     misaligned: Vec<usize>,
+    /// The permissions that an open gives to the file that it makes.
+    mode: Option<usize>,
     alignment: Option<usize>,
     read_span: Option<(usize, usize)>,
     write_span: Option<(usize, usize)>,
@@ -95,6 +97,7 @@ impl Places {
             consecutive: [find(&["CONSEC_READS"]), find(&["CONSEC_WRITES"])],
             sequential: [find(&["SEQ_READS"]), find(&["SEQ_WRITES"])],
             misaligned: find(&["FILE_NOT_ALIGNED"]),
+            mode: layout.counter("POSIX_MODE"),
             alignment: layout.counter(&format!("{prefix}FILE_ALIGNMENT")),
             read_span: span("READ_START_TIMESTAMP", "READ_END_TIMESTAMP"),
             write_span: span("WRITE_START_TIMESTAMP", "WRITE_END_TIMESTAMP"),
@@ -110,6 +113,11 @@ impl Places {
                 .collect(),
             longest: [float("MAX_READ_TIME"), float("MAX_WRITE_TIME")],
         }
+    }
+
+    /// True if an open was to make the file.
+    pub(super) fn makes(&self, record: &RecordView) -> bool {
+        self.mode.is_some_and(|at| natural(record.counters[at]) > 0)
     }
 
     /// The counters of a record, with times moved by `shift` seconds.

@@ -256,6 +256,7 @@ impl Intake {
             if let Some(at) = self.ids.get(&fact.id) {
                 self.job.files[*at].size_at_open = fact.size_at_open;
                 self.job.files[*at].created = fact.created;
+                self.job.files[*at].is_noted = true;
                 if let (Some(rest), Some(files)) = (&mut self.job.files[*at].rest, fact.summed) {
                     *rest = files;
                 }
@@ -443,6 +444,7 @@ impl Intake {
     ) {
         let file = self.file(record.id);
         let view = record.view();
+        self.job.files[file].is_made |= places.makes(&view);
         let counters = self.believed(places.counters(&view, seat.shift));
         self.estimate(layer.interface(), &counters, record.rank, seat);
         if record.rank < 0 && seat.ranks > 1 {

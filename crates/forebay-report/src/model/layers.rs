@@ -9,6 +9,7 @@ impl Job {
     /// objects. What a lower interface may have counted without saying for which file (DAOS objects, DFS, sums over the
     /// files of a directory) counts there alone: nothing counts twice.
     pub fn settle_layers(&mut self) {
+        self.settle_directories();
         let below = Below::of(self);
         for layer in &mut self.layers {
             for one in &mut layer.uses {
@@ -41,6 +42,32 @@ impl Job {
                     }
                 };
             }
+        }
+    }
+}
+
+impl Job {
+    /// Finds what was opened by system calls and neither read nor written, mapped or searched, see
+    /// [`super::File::is_only_opened`].
+    fn settle_directories(&mut self) {
+        let mut only_opened = vec![false; self.files.len()];
+        for layer in &self.layers {
+            for one in &layer.uses {
+                let total = &one.total;
+                let used = [total.ops(), total.bytes(), total.mmaps, total.seeks];
+                only_opened[one.file] =
+                    layer.interface == Interface::Posix && total.opens > 0 && used == [0; 4];
+            }
+        }
+        for file in &self.files {
+            if let Some(container) = file.container {
+                only_opened[container] = false;
+            }
+        }
+        for (file, only_opened) in self.files.iter_mut().zip(only_opened) {
+            let is_file = file.size_at_open.is_some() || file.created.is_some() || file.is_made;
+            let stands_alone = !file.is_std_stream && !file.is_calls;
+            file.is_only_opened = only_opened && !is_file && stands_alone;
         }
     }
 }

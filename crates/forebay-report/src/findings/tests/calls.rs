@@ -243,3 +243,104 @@ fn what_the_collective_layer_gathered_is_no_finding_but_told() {
         [None]
     );
 }
+
+/// A walk: so many directories, each opened and asked for twice, and as many seconds as thousands of them.
+fn walk(directories: u64, is_noted: bool) -> Job {
+    let mut job = plain_job(1);
+    for n in 0..directories {
+        let total = Counters {
+            opens: 2,
+            stats: 2,
+            meta_seconds: 0.001,
+            ..Counters::default()
+        };
+        by_rank(&mut job, Interface::Posix, &format!("/pfs/d{n}"), 0, total);
+    }
+    for file in &mut job.files {
+        file.is_noted = is_noted;
+    }
+    job.run_seconds = 10.0;
+    job.settle_layers();
+    job
+}
+
+#[test]
+fn directories_are_no_files_and_have_a_finding_of_their_own() {
+    let job = walk(2000, true);
+    let found = fires(&job, "directory-walk");
+    about(found.concerned_seconds, 2.0);
+    assert_eq!(
+        found.title,
+        "A walk over 2,000 directories: 4,000 opens, 4,000 stats"
+    );
+    for code in ["many-small-files", "metadata-time", "repeated-opens"] {
+        is_silent(&job, code);
+    }
+    let moved = Account::of(&job).moved;
+    assert_eq!((moved.files, moved.directories), (0, 2000));
+    assert_eq!(moved.files_text(), "0 files and 2,000 directories");
+    is_silent(&walk(99, true), "directory-walk");
+    fires(&walk(100, true), "directory-walk");
+    // One directory from which names are opened over and over.
+    let mut one = walk(1, true);
+    let of_one = &mut one.layers[0].uses[0];
+    (of_one.total.opens, of_one.total.meta_seconds) = (1000, 1.0);
+    of_one.by_rank[0].meta_seconds = 1.0;
+    fires(&one, "directory-walk");
+    is_silent(&one, "repeated-opens");
+}
+
+#[test]
+fn reading_directories_is_part_of_a_walk() {
+    let mut job = walk(200, true);
+    let counters = Counters {
+        other_calls: 400,
+        meta_seconds: 3.0,
+        ..Counters::default()
+    };
+    by_rank(&mut job, Interface::Posix, "(readdir)", 0, counters);
+    job.files[200].is_calls = true;
+    about(fires(&job, "directory-walk").concerned_seconds, 3.2);
+}
+
+#[test]
+fn without_notes_of_a_recorder_what_was_only_opened_may_be_a_file() {
+    let mut job = walk(200, false);
+    let found = fires(&job, "directory-walk");
+    assert!(found.title.contains("200 names"), "{}", found.title);
+    is_silent(&job, "many-small-files");
+    let moved = Account::of(&job).moved;
+    assert_eq!((moved.files, moved.directories), (200, 0));
+    // An open that was to make it, or a size, tells that it is a file.
+    for file in &mut job.files {
+        file.is_made = true;
+    }
+    job.settle_layers();
+    is_silent(&job, "directory-walk");
+    fires(&job, "many-small-files");
+    let mut noted = walk(200, true);
+    for file in &mut noted.files {
+        file.size_at_open = Some(0);
+    }
+    noted.settle_layers();
+    is_silent(&noted, "directory-walk");
+    assert_eq!(Account::of(&noted).moved.files, 200);
+}
+
+#[test]
+fn what_is_read_written_mapped_or_searched_is_no_directory() {
+    for change in [
+        |total: &mut Counters| total.mmaps = 1,
+        |total: &mut Counters| total.seeks = 1,
+        |total: &mut Counters| total.read.ops = 1,
+        |total: &mut Counters| total.write.bytes = 1,
+    ] {
+        let mut job = walk(200, true);
+        for one in &mut job.layers[0].uses {
+            change(&mut one.total);
+        }
+        job.settle_layers();
+        is_silent(&job, "directory-walk");
+        assert_eq!(Account::of(&job).moved.files, 200);
+    }
+}

@@ -100,7 +100,7 @@ fn proof(report: &Report, plots: &Plots, one: &Finding) -> Option<(&'static str,
             access::calls_plot(report, &["read", "write"]),
         ),
         "metadata-time" | "stat-storm" | "repeated-opens" | "many-small-files" | "import-storm"
-        | "file-per-process" => (
+        | "file-per-process" | "directory-walk" => (
             "Calls, all files",
             access::calls_plot(report, &["read", "write", "open", "stat", "seek"]),
         ),
