@@ -444,9 +444,11 @@ fn misaligned(subject: &Subject) -> Option<Finding> {
 
 fn switches(subject: &Subject) -> Option<Finding> {
     let limits = subject.limits;
+    let above = above(subject);
     let hits: Vec<&FileUse> = single(subject, |interface| {
         matches!(interface, Interface::Posix | Interface::Dfs)
     })
+    .filter(|one| !is_sieved(&above, one))
     .filter(|one| !subject.amplified.contains(&one.file))
     .filter(|one| {
         let total = &one.total;

@@ -27,6 +27,7 @@ fn sieved(read: u64, written: u64) -> Job {
         ..flow(8192, (read * GIB / 8192).min(100 << 10), 80.0)
     };
     moved.read.bytes = read * GIB;
+    moved.switches = 8000;
     by_all(
         &mut job,
         Interface::Posix,
@@ -61,6 +62,7 @@ fn mpi_io_that_reads_and_writes_more_than_it_was_asked_for_is_found() {
     // Its reads are not the program's.
     is_silent(&job, "small-reads-shared");
     is_silent(&job, "random-reads");
+    is_silent(&job, "read-write-switches");
     is_silent(&sieved(3, 1), "read-modify-write");
     let unread = fires(&sieved(0, 4), "read-modify-write");
     assert!(!unread.title.contains("reads"), "{}", unread.title);
