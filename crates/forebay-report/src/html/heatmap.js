@@ -7,6 +7,7 @@ function heatMap(root, lines) {
   const readout = root.querySelector("output");
   const source = root.querySelector(".source");
   const left = 62, right = 96, top = 46, bottom = 26;
+  const who = data.who || "rank";
   let cursor = null;
 
   lines.forEach((line, at) => pickLine.append(element("option", { value: at }, line.interface)));
@@ -101,9 +102,9 @@ function heatMap(root, lines) {
     const labels = Math.max(1, Math.min(line.rows, Math.floor(tall / 18)));
     const every = Math.ceil(line.rows / labels);
     for (let row = 0; row < line.rows; row += every) {
-      context.fillText((line.rows === 1 ? "rank " : "") + row * line.ranks_per_row, left - 5, top + (row + 0.5) * cellHeight);
+      context.fillText((line.rows === 1 ? who + " " : "") + row * line.ranks_per_row, left - 5, top + (row + 0.5) * cellHeight);
     }
-    if (line.rows > 1) { context.textBaseline = "bottom"; context.fillText("rank", left - 5, top - 4); }
+    if (line.rows > 1) { context.textBaseline = "bottom"; context.fillText(who, left - 5, top - 4); }
     timeAxis(context, left, plot, top + tall, end, width);
     if (cursor) {
       cursor.row = Math.min(cursor.row, line.rows - 1);
@@ -113,7 +114,7 @@ function heatMap(root, lines) {
       context.strokeRect(left + cursor.bin * cellWidth - 1, top + cursor.row * cellHeight - 1, cellWidth + 2, cellHeight + 2);
       context.lineWidth = 1;
     }
-    source.textContent = line.source + (line.ranks_per_row > 1 ? "; " + line.ranks_per_row + " ranks per row" : "") +
+    source.textContent = line.source + (line.ranks_per_row > 1 ? "; " + line.ranks_per_row + (who === "rank" ? " ranks per row" : " processes per row") : "") +
       "; columns of " + seconds(line.bin_seconds) + "; most in a cell " + bytes(most);
     geometry = { left, top, plot, tall, line, cells };
   }

@@ -458,15 +458,16 @@ pub(super) fn sharing(report: &Report) -> Markup {
 /// The files that took longest.
 pub(super) fn slowest(report: &Report) -> Markup {
     let files = report.slowest_files(SLOW_FILES);
+    let who = report.job.who();
     html! {
         section aria-labelledby="slowest" {
             h2 #slowest { "Slowest files" }
             @if files.is_empty() { p { "No time was measured on any file." } } @else {
                 div .scroll { table .wide {
-                    caption { "By the time of the slowest rank on the file" }
+                    caption { "By the time of the slowest " (who) " on the file" }
                     thead { tr {
                         th .text scope="col" { "file" } th .text scope="col" { "interface" } th scope="col" { "slowest" }
-                        th scope="col" { "rank" } th scope="col" { "mean rank" } th scope="col" { "read" } th scope="col" { "written" }
+                        th .text scope="col" { (who) } th scope="col" { "mean " (who) } th scope="col" { "read" } th scope="col" { "written" }
                         th scope="col" { "ranks" }
                     } }
                     tbody { @for (layer, one) in files {
@@ -475,7 +476,7 @@ pub(super) fn slowest(report: &Report) -> Markup {
                             td .name { (report.job.files[one.file].name) }
                             td .text { (layer.interface.name()) }
                             td { (units::seconds(slowest.seconds)) }
-                            td { (slowest.rank) }
+                            td .text { (report.job.name_of(slowest.rank)) }
                             td { (units::seconds(one.total.seconds() / f64::from(one.ranks.max(1)))) }
                             td { (bytes(one.total.read.bytes)) }
                             td { (bytes(one.total.write.bytes)) }

@@ -16,7 +16,7 @@ pub(super) use access::section as access;
 pub(super) use evidence::of_finding;
 pub(super) use overview::{has_sizes, histogram, section as overview};
 
-use crate::model::Interface;
+use crate::model::{Interface, Job};
 use maud::{Markup, html};
 use serde::Serialize;
 
@@ -151,18 +151,16 @@ const PARTS: [(&str, &str); 3] = [
     ("fill-meta", "metadata"),
 ];
 
-/// The word for a rank of the job.
-fn rank_word(is_mpi: bool) -> &'static str {
-    if is_mpi { "rank" } else { "process" }
-}
-
-/// The word for several of them.
-fn ranks_word(is_mpi: bool) -> &'static str {
-    if is_mpi { "ranks" } else { "processes" }
+/// The word for several of the job's processes: "ranks" if all of them are.
+fn ranks_word(job: &Job) -> &'static str {
+    match job.who() {
+        "rank" => "ranks",
+        _ => "processes",
+    }
 }
 
 /// Where an interface stands in the JSON.
-fn interface_pointer(job: &crate::model::Job, interface: Interface) -> String {
+fn interface_pointer(job: &Job, interface: Interface) -> String {
     let at = job
         .layers
         .iter()

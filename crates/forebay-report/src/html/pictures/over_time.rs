@@ -200,7 +200,7 @@ fn strip(lines: &[&Timeline], shown: usize, job: &Job, n: usize, top: f64) -> Ma
             at += same.len();
         }
     }
-    let who = super::rank_word(job.is_mpi());
+    let who = job.who();
     let last = job.ranks.saturating_sub(1);
     let names: Vec<&str> = lines.iter().map(|line| line.interface.name()).collect();
     let label = format!(

@@ -1,8 +1,8 @@
 //! The first screen: where the seconds of I/O went.
 
 use super::{
-    Drawn, access, canvas, figure, grid, grid_labels, labels_below, over_time, rank_word, ranks,
-    row, row_bar, scale, time, value,
+    Drawn, access, canvas, figure, grid, grid_labels, labels_below, over_time, ranks, row, row_bar,
+    scale, time, value,
 };
 use crate::Report;
 use crate::model::{BUCKET_NAMES, Counters};
@@ -149,7 +149,7 @@ pub(super) fn columns_by_size(all: &[Series], says: &str) -> Markup {
 
 fn slowest_files(report: &Report) -> Markup {
     let files = report.slowest_files(SLOW_FILES);
-    let who = rank_word(report.job.is_mpi());
+    let who = report.job.who();
     let most = files.first().and_then(|(_, one)| one.slowest());
     let most = most.map_or(0.0, |one| one.seconds);
     if most <= 0.0 {
@@ -162,7 +162,7 @@ fn slowest_files(report: &Report) -> Markup {
         @for (at, (layer, one)) in files.iter().enumerate() {
             @let slowest = one.slowest().unwrap_or_default();
             @let name = &report.job.files[one.file].name;
-            @let title = format!("{name}: {who} {} {} at {}", slowest.rank, seconds(slowest.seconds), layer.interface.name());
+            @let title = format!("{name}: {} {} at {}", report.job.name_of(slowest.rank), seconds(slowest.seconds), layer.interface.name());
             @let pointer = format!("/slowest_files/{at}/slowest/seconds");
             @let drawn = Drawn { pointer: &pointer, value: slowest.seconds, title: &title };
             (row(

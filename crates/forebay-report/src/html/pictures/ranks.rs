@@ -1,8 +1,8 @@
 //! Seconds in I/O by rank.
 
 use super::{
-    Drawn, PARTS, canvas, figure, grid, grid_labels, labels_below, percent, rank_word, ranks_word,
-    scale, short,
+    Drawn, PARTS, canvas, figure, grid, grid_labels, labels_below, percent, ranks_word, scale,
+    short,
 };
 use crate::Report;
 use crate::plots::RankGroup;
@@ -18,15 +18,15 @@ const TOP: f64 = 14.0;
 
 /// The picture of several ranks.
 pub(super) fn picture(report: &Report, groups: &[RankGroup]) -> Markup {
-    let who = rank_word(report.job.is_mpi());
+    let who = report.job.who();
     let per_group = groups.first().map_or(1, |one| one.ranks);
     let says = html! {
         @if let Some(slowest) = report.account.slowest {
-            "slowest: " (who) " " (slowest.rank) ", " (seconds(slowest.seconds)) "; mean (line): "
+            "slowest: " (report.job.name_of(slowest.rank)) ", " (seconds(slowest.seconds)) "; mean (line): "
             (seconds(report.account.time.io()))
         } @else { "no time was measured" }
         @if per_group > 1 {
-            "; a column is the mean of " (per_group) " " (ranks_word(report.job.is_mpi()))
+            "; a column is the mean of " (per_group) " " (ranks_word(&report.job))
             ", its mark the slowest of them"
         }
     };
@@ -80,7 +80,6 @@ fn column(
     group: &RankGroup,
     (width, base, pixels): (f64, f64, f64),
 ) -> Markup {
-    let is_mpi = report.job.is_mpi();
     let x = at as f64 * width + width * 0.06;
     let wide = width * 0.88;
     let amounts = [
@@ -90,9 +89,9 @@ fn column(
     ];
     let last = group.first_rank + group.ranks - 1;
     let name = if group.ranks > 1 {
-        format!("{} {} to {last}", ranks_word(is_mpi), group.first_rank)
+        format!("{} {} to {last}", ranks_word(&report.job), group.first_rank)
     } else {
-        format!("{} {}", rank_word(is_mpi), group.first_rank)
+        report.job.name_of(group.first_rank)
     };
     let title = format!(
         "{name}: read {}, write {}, metadata {}; slowest {}",
@@ -120,5 +119,29 @@ fn column(
                 title { (title) }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::findings::Thresholds;
+    use crate::model::Interface;
+    use crate::sample::{by_rank, mpi_job, writes};
+
+    #[test]
+    fn a_serial_step_beside_ranks_has_its_own_name() {
+        let mut job = mpi_job(4);
+        job.ranks = 6;
+        for rank in 0..6 {
+            let counters = writes(10, 1 << 20, f64::from(rank + 1));
+            by_rank(&mut job, Interface::Posix, "/pfs/out", rank, counters);
+        }
+        let report = Report::new(job, &Thresholds::default());
+        let page = picture(&report, &report.plots().ranks).into_string();
+        assert!(page.contains("slowest: serial step 1, "), "{page}");
+        assert!(page.contains("Seconds in I/O by process"), "{page}");
+        assert!(page.contains("<title>rank 3: "), "{page}");
+        assert!(page.contains("<title>serial step 0: "), "{page}");
     }
 }

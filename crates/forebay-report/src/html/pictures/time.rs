@@ -1,6 +1,6 @@
 //! Where the time of a mean rank went: of the run, and in each interface.
 
-use super::{Drawn, PARTS, figure, interface_pointer, rank_word, row, row_bar, value};
+use super::{Drawn, PARTS, figure, interface_pointer, row, row_bar, value};
 use crate::Report;
 use crate::account::{TimeSplit, split_of};
 use crate::units::{percent, seconds, share};
@@ -9,7 +9,7 @@ use maud::{Markup, html};
 /// The picture.
 pub(super) fn picture(report: &Report) -> Markup {
     let (job, time) = (&report.job, &report.account.time);
-    let who = rank_word(job.is_mpi());
+    let who = job.who();
     let says = html! {
         "of a mean " (who) ": "
         (percent(share(time.io(), job.run_seconds))) " of the run is I/O"
