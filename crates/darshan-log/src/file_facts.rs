@@ -20,7 +20,7 @@
 
 mod programs;
 
-pub use programs::{Program, ProgramEnd};
+pub use programs::{Program, ProgramEnd, heaviest, weights};
 
 use std::io::{Read, Write};
 

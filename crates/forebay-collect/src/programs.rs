@@ -4,11 +4,11 @@
 use crate::job::Job;
 use crate::ranks::{FOREBAY, Role};
 use crate::tables::{Image, ns_between};
-use darshan_log::file_facts::{Program, ProgramEnd};
+use darshan_log::file_facts::{Program, ProgramEnd, heaviest, weights};
 use forebay_count::read::End;
 use std::collections::HashMap;
 
-/// Most programs that a log holds: those that began first.
+/// Most programs that a log holds: those that weigh most, and all that started them.
 const MOST_PROGRAMS: usize = 20_000;
 /// Most bytes of a command.
 const MOST_COMMAND_BYTES: usize = 256;
@@ -23,12 +23,9 @@ pub(crate) fn of(job: &Job) -> Vec<Program> {
     all.sort_by_key(|(_, image)| (image.first_ns, image.start_ticks, image.serial, image.pid));
     // By process id: the start of the latest process that has it, and what it runs.
     let mut latest: HashMap<(&str, u32), (u64, Option<u32>)> = HashMap::new();
-    let mut programs = Vec::with_capacity(all.len().min(MOST_PROGRAMS));
+    let mut programs = Vec::with_capacity(all.len());
     for (role, image) in all {
         let at = programs.len() as u32;
-        if programs.len() == MOST_PROGRAMS {
-            break;
-        }
         let host = image.host.as_str();
         let before = latest.get(&(host, image.pid)).copied();
         let executed = before.filter(|(start_ticks, _)| *start_ticks == image.start_ticks);
@@ -47,7 +44,35 @@ pub(crate) fn of(job: &Job) -> Vec<Program> {
             parent.filter(|&parent| parent < at),
         ));
     }
-    programs
+    chosen(programs, MOST_PROGRAMS)
+}
+
+/// The programs that weigh most, at most so many, and all that started them. Parents stay before children.
+fn chosen(programs: Vec<Program>, most: usize) -> Vec<Program> {
+    if programs.len() <= most {
+        return programs;
+    }
+    let weights = weights(programs.iter().map(|one| {
+        let bytes = one.bytes_read.saturating_add(one.bytes_written);
+        (bytes as f64, one.call_ns as f64)
+    }));
+    let parents: Vec<Option<usize>> = programs
+        .iter()
+        .map(|one| one.parent.map(|at| at as usize))
+        .collect();
+    let is_chosen = heaviest(&parents, &weights, most);
+    // By the old index of a program its new one.
+    let mut moved = vec![0u32; programs.len()];
+    let mut kept = Vec::with_capacity(most);
+    for (at, mut one) in programs.into_iter().enumerate() {
+        if !is_chosen[at] {
+            continue;
+        }
+        moved[at] = kept.len() as u32;
+        one.parent = one.parent.map(|parent| moved[parent as usize]);
+        kept.push(one);
+    }
+    kept
 }
 
 fn program(job: &Job, role: Role, image: &Image, parent: Option<u32>) -> Program {
@@ -76,5 +101,29 @@ fn program(job: &Job, role: Role, image: &Image, parent: Option<u32>) -> Program
         bytes_written: bytes.1,
         call_ns: image.call_ns(),
         command,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_too_many_programs_the_heaviest_stay_with_those_that_started_them() {
+        let one = |parent: Option<u32>, pid: u32, bytes_written: u64| Program {
+            parent,
+            pid,
+            bytes_written,
+            ..Program::default()
+        };
+        let mut programs = vec![one(None, 1, 0)];
+        programs.extend((2..100).map(|pid| one(Some(0), pid, 1)));
+        programs.push(one(Some(98), 100, 1 << 30));
+        let kept = chosen(programs.clone(), 4);
+        let pids: Vec<u32> = kept.iter().map(|one| one.pid).collect();
+        assert_eq!(pids, [1, 2, 99, 100]);
+        let parents: Vec<Option<u32>> = kept.iter().map(|one| one.parent).collect();
+        assert_eq!(parents, [None, Some(0), Some(0), Some(2)]);
+        assert_eq!(chosen(programs.clone(), 100), programs);
     }
 }

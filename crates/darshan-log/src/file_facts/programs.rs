@@ -71,6 +71,43 @@ impl ProgramEnd {
     }
 }
 
+/// How much each program matters: its share of all bytes, and its share of all seconds in calls.
+pub fn weights(amounts: impl Iterator<Item = (f64, f64)> + Clone) -> Vec<f64> {
+    let all = amounts.clone().fold((0.0, 0.0), |sum: (f64, f64), one| {
+        (sum.0 + one.0, sum.1 + one.1)
+    });
+    let share = |part: f64, all: f64| if all > 0.0 { part / all } else { 0.0 };
+    amounts
+        .map(|one| share(one.0, all.0) + share(one.1, all.1))
+        .collect()
+}
+
+/// Chooses the programs that weigh most, at most so many of them, and with each all that started it. Of equal ones, the
+/// first are chosen. A parent has a lower index than its children. Returns which ones are chosen.
+pub fn heaviest(parents: &[Option<usize>], weights: &[f64], most: usize) -> Vec<bool> {
+    let mut order: Vec<usize> = (0..parents.len()).collect();
+    order.sort_by(|a, b| weights[*b].total_cmp(&weights[*a]));
+    let mut is_chosen = vec![false; parents.len()];
+    let mut left = most;
+    for at in order {
+        if left == 0 {
+            break;
+        }
+        let missing: Vec<usize> = std::iter::successors(Some(at), |at| parents[*at])
+            .take_while(|at| !is_chosen[*at])
+            .take(left + 1)
+            .collect();
+        if missing.len() > left {
+            continue;
+        }
+        left -= missing.len();
+        for at in missing {
+            is_chosen[at] = true;
+        }
+    }
+    is_chosen
+}
+
 pub(super) fn encode(programs: &[Program], plain: &mut Vec<u8>) {
     plain.extend((programs.len() as u32).to_le_bytes());
     plain.extend((PROGRAM_BYTES as u32).to_le_bytes());
@@ -122,4 +159,30 @@ pub(super) fn decode(words: &mut Unread) -> Result<Vec<Program>, String> {
         });
     }
     Ok(programs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_heaviest_programs_are_chosen_with_all_that_started_them() {
+        let parents = [None, Some(0), Some(0), Some(2), Some(3), Some(0)];
+        let amounts = [
+            (0.0, 0.0),
+            (1.0, 0.0),
+            (0.0, 0.0),
+            (0.0, 0.0),
+            (1.0, 4.0),
+            (2.0, 0.0),
+        ];
+        let weights = weights(amounts.into_iter());
+        assert!((weights[4] - 1.25).abs() < 1e-9 && (weights[5] - 0.5).abs() < 1e-9);
+        let chosen = |most| heaviest(&parents, &weights, most);
+        assert_eq!(chosen(6), [true; 6]);
+        assert_eq!(chosen(5), [true, false, true, true, true, true]);
+        // The way to the heaviest one is too long: the next ones are taken.
+        assert_eq!(chosen(3), [true, true, false, false, false, true]);
+        assert_eq!(chosen(0), [false; 6]);
+    }
 }

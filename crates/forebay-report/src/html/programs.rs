@@ -1,10 +1,11 @@
 //! The tree of the programs that a job has run; it opens without scripts.
 
-use crate::model::{Job, Program};
+use crate::model::Job;
 use crate::units::{bytes, count, number, seconds};
+use darshan_log::file_facts::{heaviest, weights};
 use maud::{Markup, html};
 
-/// Most programs in the page: those that began first.
+/// Most programs in the page: those that weigh most, with all that started them.
 const MOST_PROGRAMS: usize = 2_000;
 /// Most levels; programs below are left out. No browser nests without end.
 const MOST_LEVELS: usize = 40;
@@ -14,55 +15,118 @@ pub(super) fn programs(job: &Job) -> Markup {
     if job.programs.len() < 2 {
         return html! {};
     }
-    let tree = job.program_tree();
+    let tree = Tree::of(job);
+    let left_out = job.programs.len() - tree.is_shown.iter().filter(|shown| **shown).count();
     html! {
         section aria-labelledby="programs" {
             h2 #programs { "Programs" }
             p .hint { "Who started whom. A program counts for the rank or process that is named; helpers count for the one that "
-                "started them. Times are seconds in calls on files." }
-            (level(job, &tree.0, &tree.1, 0))
-            @if job.programs.len() > MOST_PROGRAMS {
-                p { (number((job.programs.len() - MOST_PROGRAMS) as u64)) " that began later are left out." }
+                "started them. Times are seconds in calls on files. The one that weighs most is open." }
+            (tree.level(&tree.roots, 0))
+            @if left_out > 0 {
+                p { (number(left_out as u64)) " that did less I/O are left out." }
             }
         }
     }
 }
 
-fn level(job: &Job, children: &[Vec<usize>], list: &[usize], depth: usize) -> Markup {
-    let shown = || list.iter().filter(|at| **at < MOST_PROGRAMS);
-    html! {
-        ul .programs {
-            @for &at in shown() {
-                li {
-                    @let below = &children[at];
-                    @if below.iter().all(|at| *at >= MOST_PROGRAMS) || depth >= MOST_LEVELS {
-                        (line(job, &job.programs[at]))
-                    } @else {
-                        details open[depth < 2 && below.len() <= 20] {
-                            summary {
-                                (line(job, &job.programs[at]))
-                                " - " (count(below.len() as u64, "program below", "programs below"))
+/// The programs as a tree, and what of it is shown.
+struct Tree<'a> {
+    job: &'a Job,
+    children: Vec<Vec<usize>>,
+    roots: Vec<usize>,
+    is_shown: Vec<bool>,
+    /// The programs that lead to the one that weighs most.
+    is_on_path: Vec<bool>,
+}
+
+impl<'a> Tree<'a> {
+    fn of(job: &'a Job) -> Self {
+        let (children, roots) = job.program_tree();
+        let weights = weights(job.programs.iter().map(|one| {
+            let bytes = one.bytes_read.saturating_add(one.bytes_written);
+            (bytes as f64, one.call_seconds)
+        }));
+        let parents: Vec<Option<usize>> = job.programs.iter().map(|one| one.parent).collect();
+        let is_shown = heaviest(&parents, &weights, MOST_PROGRAMS);
+        let mut is_on_path = vec![false; parents.len()];
+        let top = (0..parents.len())
+            .rev()
+            .max_by(|a, b| weights[*a].total_cmp(&weights[*b]));
+        let path = std::iter::successors(top, |at| parents[*at]);
+        for at in path.skip(1) {
+            is_on_path[at] = true;
+        }
+        Tree {
+            job,
+            children,
+            roots,
+            is_shown,
+            is_on_path,
+        }
+    }
+
+    fn level(&self, list: &[usize], depth: usize) -> Markup {
+        let job = self.job;
+        html! {
+            ul .programs {
+                @for &at in list.iter().filter(|at| self.is_shown[**at]) {
+                    li {
+                        @let (images, below) = self.of_one_process(at);
+                        @let shown = below.iter().filter(|at| self.is_shown[**at]).count();
+                        @if shown == 0 || depth >= MOST_LEVELS {
+                            (line(job, &images))
+                        } @else {
+                            details open[images.iter().any(|at| self.is_on_path[*at]) || depth < 2 && shown <= 20] {
+                                summary {
+                                    (line(job, &images))
+                                    " - " (count(below.len() as u64, "program below", "programs below"))
+                                }
+                                (self.level(below, depth + 1))
                             }
-                            (level(job, children, below, depth + 1))
                         }
                     }
                 }
             }
         }
     }
+
+    /// What one process ran as one line, and what stands below it. A shell that wants to run a program makes a copy of
+    /// itself, and the copy executes the program: the copy is no program of its own.
+    fn of_one_process(&self, at: usize) -> (Vec<usize>, &[usize]) {
+        let all = &self.job.programs;
+        let one = &all[at];
+        let is_copy = one
+            .parent
+            .is_some_and(|parent| all[parent].command == one.command && all[parent].pid != one.pid);
+        match self.children[at].as_slice() {
+            [next] if is_copy && all[*next].pid == one.pid && self.is_shown[*next] => {
+                (vec![at, *next], &self.children[*next])
+            }
+            below => (vec![at], below),
+        }
+    }
 }
 
-fn line(job: &Job, one: &Program) -> Markup {
+/// The line of what one process ran: the last of it, with the sums of all.
+fn line(job: &Job, images: &[usize]) -> Markup {
+    let all = || images.iter().map(|at| &job.programs[*at]);
+    let (Some(first), Some(one)) = (all().next(), all().next_back()) else {
+        return html! {};
+    };
+    let read: u64 = all().fold(0, |sum, one| sum.saturating_add(one.bytes_read));
+    let written: u64 = all().fold(0, |sum, one| sum.saturating_add(one.bytes_written));
+    let in_calls: f64 = all().map(|one| one.call_seconds).sum();
     html! {
         code .name { (one.command) }
         " "
         span .soft {
             "pid " (one.pid)
             @if let Some(rank) = one.rank { ", " (job.name_of(rank)) }
-            ", from " (seconds(one.start_seconds)) " to " (seconds(one.end_seconds)) ", " (one.end)
-            @if one.bytes_read > 0 { ", read " (bytes(one.bytes_read)) }
-            @if one.bytes_written > 0 { ", wrote " (bytes(one.bytes_written)) }
-            @if one.call_seconds > 0.0 { ", " (seconds(one.call_seconds)) " in I/O" }
+            ", from " (seconds(first.start_seconds)) " to " (seconds(one.end_seconds)) ", " (one.end)
+            @if read > 0 { ", read " (bytes(read)) }
+            @if written > 0 { ", wrote " (bytes(written)) }
+            @if in_calls > 0.0 { ", " (seconds(in_calls)) " in I/O" }
         }
     }
 }
@@ -70,6 +134,7 @@ fn line(job: &Job, one: &Program) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Program;
     use crate::sample::plain_job;
 
     fn started_by(parent: Option<usize>, command: &str) -> Program {
@@ -120,6 +185,41 @@ mod tests {
         }
         let page = programs(&job).into_string();
         assert_eq!(page.matches("deep").count(), MOST_PROGRAMS);
-        assert!(page.contains("8,000 that began later are left out"));
+        assert!(page.contains("8,000 that did less I/O are left out"));
+    }
+
+    #[test]
+    fn the_program_that_did_most_is_there_and_open_however_late_it_began() {
+        let mut job = plain_job(1);
+        job.programs = vec![started_by(None, "bash job.sh")];
+        for pid in 0..5_000 {
+            job.programs.push(Program {
+                pid: 100 + pid,
+                bytes_read: 0,
+                call_seconds: 0.0,
+                ..started_by(Some(0), "true")
+            });
+        }
+        // A copy of the shell, and what it executes.
+        job.programs.push(Program {
+            pid: 9_000,
+            ..started_by(Some(0), "bash job.sh")
+        });
+        job.programs.push(Program {
+            pid: 9_000,
+            bytes_written: 1 << 30,
+            ..started_by(Some(5_001), "simulate")
+        });
+        let page = programs(&job).into_string();
+        assert_eq!(page.matches("simulate").count(), 1);
+        assert_eq!(
+            page.matches("bash job.sh").count(),
+            1,
+            "the copy has a line"
+        );
+        assert_eq!(page.matches("<li>").count(), MOST_PROGRAMS - 1);
+        assert!(page.contains("<details open"), "the way to it is closed");
+        assert!(page.contains("read 2.0 KiB, wrote 1.0 GiB, 500 ms in I/O"));
+        assert!(page.contains("3,003 that did less I/O are left out"));
     }
 }
