@@ -57,13 +57,22 @@ impl<'a> Tree<'a> {
         for at in path.skip(1) {
             is_on_path[at] = true;
         }
-        Tree {
+        let mut tree = Tree {
             job,
             children,
             roots,
             is_shown,
             is_on_path,
+        };
+        // What a copy of a shell executed is in the line of the copy.
+        let executed: Vec<usize> = (0..parents.len())
+            .filter(|at| tree.is_shown[*at])
+            .flat_map(|at| tree.of_one_process(at).0)
+            .collect();
+        for at in executed {
+            tree.is_shown[at] = true;
         }
+        tree
     }
 
     fn level(&self, list: &[usize], depth: usize) -> Markup {
@@ -100,7 +109,7 @@ impl<'a> Tree<'a> {
             .parent
             .is_some_and(|parent| all[parent].command == one.command && all[parent].pid != one.pid);
         match self.children[at].as_slice() {
-            [next] if is_copy && all[*next].pid == one.pid && self.is_shown[*next] => {
+            [next] if is_copy && all[*next].pid == one.pid => {
                 (vec![at, *next], &self.children[*next])
             }
             below => (vec![at], below),
@@ -221,5 +230,27 @@ mod tests {
         assert!(page.contains("<details open"), "the way to it is closed");
         assert!(page.contains("read 2.0 KiB, wrote 1.0 GiB, 500 ms in I/O"));
         assert!(page.contains("3,003 that did less I/O are left out"));
+    }
+
+    #[test]
+    fn a_copy_of_a_shell_is_called_what_it_executed_even_if_that_did_nothing() {
+        let mut job = plain_job(1);
+        job.programs = vec![started_by(None, "bash job.sh")];
+        for at in 0..3_000 {
+            let copy = job.programs.len();
+            job.programs.push(Program {
+                pid: 100 + at,
+                ..started_by(Some(0), "bash job.sh")
+            });
+            job.programs.push(Program {
+                pid: 100 + at,
+                bytes_read: 0,
+                call_seconds: 0.0,
+                ..started_by(Some(copy), "echo")
+            });
+        }
+        let page = programs(&job).into_string();
+        assert_eq!(page.matches("bash job.sh").count(), 1);
+        assert_eq!(page.matches("echo").count(), MOST_PROGRAMS - 1);
     }
 }
