@@ -2,7 +2,8 @@
 //!
 //! A process has the time in its calls in bins ([`forebay_count::busy`]). In a bin it was in I/O no longer than the bin is wide,
 //! and no longer than its calls took, of all threads together. What several processes did in one bin may have been at the
-//! same time or not. So the union has two bounds: the most of any one, and the sum, but no more than the bin.
+//! same time or not. So the union has two bounds: the most of any one, and the sum, but no more than the bin. Of a process with
+//! threads only the upper one is known.
 
 use crate::job::Job;
 use forebay_count::busy::BusyMap;
@@ -15,6 +16,8 @@ pub struct Timeline {
     width_ns: u64,
     /// Nanoseconds, at most the width, by the number of the bin since the epoch.
     bins: Vec<(u64, u64)>,
+    /// True if its threads may have been in I/O at the same time within a bin, so that it was in I/O for less.
+    is_most: bool,
 }
 
 impl Timeline {
@@ -28,6 +31,7 @@ impl Timeline {
         Timeline {
             width_ns: map.bin_ns.max(1),
             bins: bins.filter(|(_, ns)| *ns > 0).collect(),
+            is_most: map.has_threads,
         }
     }
 }
@@ -55,9 +59,12 @@ pub fn union<'t>(timelines: impl Iterator<Item = &'t Timeline>) -> Bounds {
             joined = widened(joined, times);
         }
         before_ns = width_ns;
-        for (bin, ns) in timelines.into_iter().flat_map(|one| &one.bins) {
+        let bins = timelines.into_iter();
+        for (one, (bin, ns)) in bins.flat_map(|one| one.bins.iter().map(move |bin| (one, bin))) {
             let sum = joined.entry(*bin).or_default();
-            sum.least_ns = sum.least_ns.max(*ns);
+            if !one.is_most {
+                sum.least_ns = sum.least_ns.max(*ns);
+            }
             sum.most_ns = sum.most_ns.saturating_add(*ns).min(width_ns);
         }
     }
@@ -110,6 +117,7 @@ mod tests {
         Timeline {
             width_ns,
             bins: bins.to_vec(),
+            is_most: false,
         }
     }
 
@@ -124,13 +132,16 @@ mod tests {
             bin_ns: 100,
             first_bin: 7,
             rows: [[0; _]; _],
+            has_threads: false,
         };
         map.rows[0][..3].copy_from_slice(&[40, 3200, 10]);
         map.rows[1][..3].copy_from_slice(&[5, 0, 0]);
         map.rows[2][..3].copy_from_slice(&[0, 0, 60]);
         let one = Timeline::of(&map);
         assert_eq!(one.bins, [(7, 45), (8, 100), (9, 60)]);
-        assert_eq!(bounds(&[one]), (205, 205));
+        assert_eq!(bounds(std::slice::from_ref(&one)), (205, 205));
+        map.has_threads = true;
+        assert_eq!(bounds(&[Timeline::of(&map)]), (0, 205));
         assert_eq!(bounds(&[]), (0, 0));
     }
 
@@ -198,7 +209,9 @@ mod tests {
         // A call is counted when it ends.
         calls.sort_unstable();
         for &(end, start, thread) in &calls {
-            let name = format!("/data/{thread}.{}", random.below(5));
+            // Some threads have files of their own.
+            let owner = thread % 4;
+            let name = format!("/data/{owner}.{}", random.below(3));
             let handle = table.hold(Kind::Posix, &Name::of(name.as_bytes()), &InMemory);
             let (handle, op) = (
                 handle.unwrap(),

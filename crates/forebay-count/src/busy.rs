@@ -2,21 +2,22 @@
 //!
 //! Sums of the durations of calls say nothing of when they were, and calls of threads overlap. So the durations are also
 //! summed in bins ([`crate::time_map`]) of a millisecond at first: in a bin a process was in I/O no longer than the bin is
-//! wide. There are [`BUSY_BINS`] of them, so the error is less than a hundredth of the run where calls overlap, and none where
-//! they do not.
+//! wide. Where calls do not overlap, that is exact; where they do it is the most that it can have been. There are [`BUSY_BINS`]
+//! bins.
 //!
-//! To spare the map, which all threads share, a record adds to it what its own timers have gained when a tick is over.
+//! To spare the map, which all threads share, a record keeps the calls of a tick to itself and adds them to the map when the
+//! tick is over. They took no longer than the time from the first start to the last end.
 
-use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use crate::heap;
 use crate::layout::{
-    BUSY_AT, BUSY_BINS, BUSY_COUNTED, BUSY_ROWS, BUSY_TICK, FIXED_WORDS, Kind, LAST_META_END,
-    LAST_READ_END, LAST_WRITE_END,
+    BUSY_AT, BUSY_BINS, BUSY_FROM, BUSY_NS, BUSY_ROWS, BUSY_TICK, BUSY_TO, FIXED_WORDS, H_THREADS,
+    Kind,
 };
 use crate::table::{Record, Table};
 use crate::time_map::TimeMap;
-use crate::{heap, library, posix, stdio};
+use crate::track::{add, earliest, latest};
 
 /// A tick in nanoseconds.
 pub const TICK_NS: u64 = 1_000_000;
@@ -31,59 +32,45 @@ fn row_of(kind: Kind) -> Option<usize> {
     }
 }
 
-/// The timers of a record: reading, writing, other calls.
-fn timers(kind: Kind) -> Range<usize> {
-    match kind {
-        Kind::Posix => posix::READ_TIME..posix::META_TIME + 1,
-        Kind::Stdio => stdio::META_TIME..stdio::READ_TIME + 1,
-        _ => library::timers(kind),
-    }
-}
-
-fn spent(record: &Record<'_>) -> u64 {
-    let timers = &record.times()[timers(record.kind)];
-    timers
-        .iter()
-        .fold(0, |sum: u64, ns| sum.wrapping_add(ns.load(Relaxed)))
-}
-
 fn map<'t>(table: &Table<'t>) -> TimeMap<'t> {
     let words = &table.words()[BUSY_AT..FIXED_WORDS];
     TimeMap::new(words, BUSY_BINS, TICK_NS, table.first_ns())
 }
 
-/// To be called before a call is counted that ends at a point of the monotonic clock. `state` is that of the record, which the
-/// caller has locked.
+/// Notes a call between two points of the monotonic clock. `state` is that of the record, which the caller has locked.
 #[inline(always)]
-pub(crate) fn roll(table: &Table<'_>, record: &Record<'_>, state: &[AtomicU64], end_ns: u64) {
-    let tick = table.realtime(end_ns) / TICK_NS;
+pub(crate) fn note(table: &Table<'_>, record: &Record<'_>, state: &[AtomicU64], span: (u64, u64)) {
+    let tick = table.realtime(span.1) / TICK_NS;
     if state[BUSY_TICK].load(Relaxed) != tick {
         state[BUSY_TICK].store(tick, Relaxed);
         flush(table, record);
     }
+    keep(state, span);
 }
 
-/// Adds to the map what the timers of a record have gained. The caller has locked it.
+/// Notes a call in the state of a record. [`flush`] adds it to the map.
+#[inline(always)]
+pub(crate) fn keep(state: &[AtomicU64], (start_ns, end_ns): (u64, u64)) {
+    if end_ns > start_ns {
+        add(&state[BUSY_NS], (end_ns - start_ns) as i64);
+        earliest(&state[BUSY_FROM], start_ns);
+        latest(&state[BUSY_TO], end_ns);
+    }
+}
+
+/// Adds to the map what a record has kept to itself. The caller has locked it.
 #[cold]
 pub fn flush(table: &Table<'_>, record: &Record<'_>) {
     let Some(row) = row_of(record.kind) else {
         return;
     };
-    let (state, spent) = (record.state(), spent(record));
-    let fresh = spent.wrapping_sub(state[BUSY_COUNTED].swap(spent, Relaxed));
+    let state = record.state();
+    let [ns, from, to] = [BUSY_NS, BUSY_FROM, BUSY_TO].map(|at| state[at].swap(0, Relaxed));
+    let ns = ns.min(to.saturating_sub(from));
     // Who waits for a terminal or a pipe does no I/O.
-    if fresh == 0 || fresh > i64::MAX as u64 || !heap::is_of_file(table, record) {
-        return;
+    if ns > 0 && heap::is_of_file(table, record) {
+        map(table).add_span(row, ns, (table.realtime(from), table.realtime(to)));
     }
-    let last = [LAST_READ_END, LAST_WRITE_END, LAST_META_END].map(|at| state[at].load(Relaxed));
-    let end_ns = table.realtime(last.into_iter().max().unwrap_or(0));
-    map(table).add_span(row, fresh, (end_ns.saturating_sub(fresh), end_ns));
-}
-
-/// Notes that one record has taken over what another one has counted, and added to the map.
-pub(crate) fn fold(from: &Record<'_>, into: &Record<'_>) {
-    let word = &into.state()[BUSY_COUNTED];
-    word.store(word.load(Relaxed).wrapping_add(spent(from)), Relaxed);
 }
 
 /// Adds a call on a name, between two points of the monotonic clock.
@@ -103,6 +90,8 @@ pub struct BusyMap {
     pub first_bin: u64,
     /// Nanoseconds in calls, of all threads together, per bin: of POSIX and on names, of STDIO, of MPI-IO.
     pub rows: [[u64; BUSY_BINS]; BUSY_ROWS],
+    /// True if several threads made calls, which may have been at the same time.
+    pub has_threads: bool,
 }
 
 impl BusyMap {
@@ -119,6 +108,7 @@ impl BusyMap {
             bin_ns: TICK_NS.saturating_mul(map.ticks_per_bin()),
             first_bin: map.first_bin(),
             rows,
+            has_threads: table.get(H_THREADS) != 0,
         }
     }
 }

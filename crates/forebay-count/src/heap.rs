@@ -331,7 +331,6 @@ fn fold_one(table: &Table<'_>, kind: Kind, host: &impl Host) -> bool {
             Kind::Stdio => stdio::fold(&record, &into),
             _ => library::fold(&record, &into),
         }
-        busy::fold(&record, &into);
         let flags = record.words[KIND_FLAGS].load(Relaxed);
         into.words[KIND_FLAGS].fetch_or(flags & VALUES_LOST, Relaxed);
         let id = record.id();

@@ -5,7 +5,7 @@
 //! [`CELL_WORDS`] words, from the start of the table; a record and a name are runs of cells.
 
 /// "FBTABLE" and the version of this layout.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"FBTABLE2");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"FBTABLE3");
 /// Words of one cell.
 pub const CELL_WORDS: usize = 8;
 /// Bytes of one word.
@@ -70,9 +70,9 @@ impl Kind {
             Kind::Posix => (69, 17, 20, 1, 2),
             Kind::Stdio => (14, 15, 12, 0, 0),
             Kind::Mpiio => (51, 17, 12, 1, 1),
-            Kind::H5f => (3, 5, 9, 0, 0),
+            Kind::H5f => (3, 5, 11, 0, 0),
             Kind::H5d => (94, 17, 12, 11, 1),
-            Kind::PnetcdfFile => (9, 8, 9, 0, 0),
+            Kind::PnetcdfFile => (9, 8, 11, 0, 0),
             Kind::PnetcdfVar => (120, 17, 12, 11, 1),
         };
         Shape {
@@ -140,10 +140,14 @@ pub const HEAT_READ: usize = 5;
 pub const HEAT_WRITTEN: usize = 6;
 /// Tick of the busy map in which the last call of this record ended.
 pub const BUSY_TICK: usize = 7;
-/// Nanoseconds of this record's timers that are in the busy map.
-pub const BUSY_COUNTED: usize = 8;
+/// Nanoseconds of calls that are not in the busy map yet, the start of the first of them, and the end of the last one.
+pub const BUSY_NS: usize = 8;
+/// See [`BUSY_NS`].
+pub const BUSY_FROM: usize = 9;
+/// See [`BUSY_NS`].
+pub const BUSY_TO: usize = 10;
 /// Words of state that all kinds share. Those of a single kind follow.
-pub const COMMON_STATE: usize = 9;
+pub const COMMON_STATE: usize = 11;
 
 // ---- name ----
 
@@ -209,6 +213,8 @@ words! { 0;
     H_IO_LAST: 7,
     /// Bytes that the recorder itself has read in this program. They are in no figure above, but in the kernel's count of the process.
     H_OWN_READ: 1,
+    /// 1 once a second thread has made calls.
+    H_THREADS: 1,
     /// The lock of the structure (heap, index, names), and its note.
     H_LOCK: 2,
     /// Next cell of the heap that was never used.

@@ -6,6 +6,7 @@
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use crate::busy;
 use crate::heat::{self, Direction};
 use crate::layout::{Kind, LAST_DIRECTION, LAST_META_END, LAST_READ_END, LAST_WRITE_END};
 use crate::table::{Host, Record, Table};
@@ -75,6 +76,7 @@ impl<'t> Words<'t> {
             span.start_ns,
             span.end_ns,
         );
+        busy::keep(self.state, (span.start_ns, span.end_ns));
     }
 }
 
@@ -222,12 +224,6 @@ pub(crate) fn durations(kind: Kind) -> Range<usize> {
     let (points, sums) = time_groups(kind);
     let longest = if places(kind).is_some() { 2 } else { 0 };
     2 * points..2 * points + sums + longest
-}
-
-/// The sums among them.
-pub(crate) fn timers(kind: Kind) -> Range<usize> {
-    let (points, sums) = time_groups(kind);
-    2 * points..2 * points + sums
 }
 
 /// True if this integer counter of a kind adds up over files.

@@ -150,7 +150,7 @@ pub fn apply(table: &Table<'_>, record: &Record<'_>, event: &Event, host: &impl 
         return;
     };
     let (start, end) = (event.start_ns, event.end_ns);
-    busy::roll(table, record, w.state, end);
+    busy::note(table, record, w.state, (start, end));
     match event.op {
         Op::Read => transfer::<true>(table, record, &w, event, host),
         Op::Write => transfer::<false>(table, record, &w, event, host),

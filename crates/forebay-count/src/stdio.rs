@@ -74,7 +74,7 @@ pub fn apply(table: &Table<'_>, record: &Record<'_>, event: &Event) {
         return;
     };
     let (start, end) = (event.start_ns, event.end_ns);
-    busy::roll(table, record, w.state, end);
+    busy::note(table, record, w.state, (start, end));
     match event.op {
         Op::Read | Op::CopyOut => {
             add(&w.ints[READS], 1);

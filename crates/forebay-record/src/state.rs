@@ -16,11 +16,12 @@ use core::sync::atomic::{
     AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering,
 };
 
-use forebay_count::layout::WORD_BYTES;
+use forebay_count::layout::{H_THREADS, WORD_BYTES};
 use forebay_count::{Host, Table};
 
 use forebay_hook::fork::{self, ForkPage, ZeroIsNew};
 use forebay_hook::kernel::{self, Errno, call};
+use forebay_hook::thread;
 
 use crate::birth;
 use crate::clock;
@@ -36,6 +37,8 @@ struct Page {
     owner: AtomicI32,
     words: AtomicPtr<AtomicU64>,
     len: AtomicUsize,
+    /// The thread that makes or borrows a table, or has made it.
+    thread: AtomicU64,
 }
 
 // SAFETY: it holds atomics alone. Phase `NEW` is zero, and the rest is read in later phases only.
@@ -126,9 +129,11 @@ fn attach(page: &Page) -> Option<Recording> {
     );
     // SAFETY: the mapping of the table stays for as long as the page says READY.
     let words = unsafe { core::slice::from_raw_parts(at, len) };
-    Some(Recording {
-        table: Table::attach(words)?,
-    })
+    let table = Table::attach(words)?;
+    if page.thread.load(Ordering::Relaxed) != thread::id() && table.get(H_THREADS) == 0 {
+        table.put(H_THREADS, 1);
+    }
+    Some(Recording { table })
 }
 
 #[cold]
@@ -139,6 +144,8 @@ fn start() -> Option<Recording> {
         match page.phase.load(Ordering::Acquire) {
             READY => return attach(page),
             OFF => return None,
+            // This thread itself is at it: this is a signal handler, or one has jumped out of it.
+            STARTING | LENT if page.thread.load(Ordering::Relaxed) == thread::id() => return None,
             STARTING | LENT => {
                 kernel::give_way();
             }
@@ -147,13 +154,16 @@ fn start() -> Option<Recording> {
                 .compare_exchange(NEW, STARTING, Ordering::AcqRel, Ordering::Acquire)
                 .is_ok() =>
             {
+                page.thread.store(thread::id(), Ordering::Relaxed);
                 let found = make(config);
                 if let Some(words) = found {
                     page.words
                         .store(words.as_ptr().cast_mut(), Ordering::Relaxed);
                     page.len.store(words.len(), Ordering::Relaxed);
                 }
-                page.owner.store(kernel::getpid(), Ordering::Relaxed);
+                if !is_restricted() {
+                    page.owner.store(kernel::getpid(), Ordering::Relaxed);
+                }
                 let phase = if found.is_some() { READY } else { OFF };
                 page.phase.store(phase, Ordering::Release);
             }
@@ -207,6 +217,7 @@ pub fn lent() -> Option<Lent> {
     page.phase
         .compare_exchange(NEW, LENT, Ordering::AcqRel, Ordering::Acquire)
         .ok()?;
+    page.thread.store(thread::id(), Ordering::Relaxed);
     // SAFETY: no other thread makes a table now.
     let table = unsafe { last_words() }.and_then(Table::attach);
     let lent = table.map(|table| Lent {
@@ -234,6 +245,9 @@ pub fn in_parents_table(act: impl FnOnce(&Table<'static>)) {
 fn make(config: &config::Config) -> Option<&'static [AtomicU64]> {
     // SAFETY: the mapping is there until the next lines give it up.
     let parent = unsafe { last_words() };
+    if is_restricted() {
+        return parent;
+    }
     if parent.is_some() {
         own_reads::forget();
     }
@@ -256,7 +270,7 @@ fn make(config: &config::Config) -> Option<&'static [AtomicU64]> {
 /// True in a child of `vfork`, which has its parent's memory. What it does to its descriptors must not be noted.
 #[inline(always)]
 pub fn is_borrowed() -> bool {
-    MAY_BE_BORROWED.load(Ordering::Relaxed) && ask_whether_borrowed()
+    MAY_BE_BORROWED.load(Ordering::Relaxed) && !is_restricted() && ask_whether_borrowed()
 }
 
 #[cold]

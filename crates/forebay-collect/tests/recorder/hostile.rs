@@ -232,6 +232,16 @@ fn programs_that_forbid_themselves_system_calls_live_and_are_counted() {
 }
 
 #[test]
+fn children_that_may_make_few_system_calls_live_and_are_counted() {
+    let place = Place::new("shut-in");
+    let program = place.compile("shut_in");
+    place.record(&program, [place.path("data")]);
+    let images = place.images();
+    let written = images.iter().map(|image| written(&place, image, "out"));
+    assert_eq!(written.sum::<i64>(), 4);
+}
+
+#[test]
 fn a_full_file_system_under_the_tables_kills_nobody() {
     skip_unless!(is_root(), "only root may mount");
     for size in ["4k", "64k", "96k", "200k"] {
