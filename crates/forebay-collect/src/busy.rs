@@ -188,7 +188,7 @@ mod tests {
         sum
     }
 
-    /// The timeline of a process with so many threads that make calls on files of their own, and the intervals of the calls.
+    /// The timeline of a process with so many threads, of which every fourth uses the same files, and the intervals of the calls.
     fn process(random: &mut Random, run_ns: u64, threads: u64) -> (Timeline, Vec<(u64, u64)>) {
         let memory: Vec<AtomicU64> = (0..1 << 18).map(|_| AtomicU64::new(0)).collect();
         let birth = Birth {
@@ -209,7 +209,6 @@ mod tests {
         // A call is counted when it ends.
         calls.sort_unstable();
         for &(end, start, thread) in &calls {
-            // Some threads have files of their own.
             let owner = thread % 4;
             let name = format!("/data/{owner}.{}", random.below(3));
             let handle = table.hold(Kind::Posix, &Name::of(name.as_bytes()), &InMemory);

@@ -204,6 +204,7 @@ pub struct Lent {
 
 impl Drop for Lent {
     fn drop(&mut self) {
+        self.page.thread.store(0, Ordering::Relaxed);
         self.page.phase.store(NEW, Ordering::Release);
     }
 }
@@ -220,14 +221,14 @@ pub fn lent() -> Option<Lent> {
     page.thread.store(thread::id(), Ordering::Relaxed);
     // SAFETY: no other thread makes a table now.
     let table = unsafe { last_words() }.and_then(Table::attach);
-    let lent = table.map(|table| Lent {
-        page,
-        recording: Recording { table },
-    });
-    if lent.is_none() {
+    if table.is_none() {
+        page.thread.store(0, Ordering::Relaxed);
         page.phase.store(NEW, Ordering::Release);
     }
-    lent
+    table.map(|table| Lent {
+        page,
+        recording: Recording { table },
+    })
 }
 
 /// Does something to the table of the parent, in a process that counts there: a new child, or one of `vfork`.
@@ -286,7 +287,8 @@ pub fn expect_borrowers() {
     MAY_BE_BORROWED.store(true, Ordering::Relaxed);
 }
 
-/// Keeps the recorder from making system calls from now on. Files that come later need memory now.
+/// Keeps the recorder from making system calls from now on. Files that come later need memory now; a child that is forked
+/// later goes on in this process' table.
 pub fn restrict() {
     if let Some(recording) = recording() {
         recording.table.reserve(&recording);
