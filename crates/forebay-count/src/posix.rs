@@ -4,7 +4,7 @@
 //! file. Appended bytes are counted where they landed. What `copy_file_range` and its kin move is counted as reads and
 //! writes.
 
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::busy;
 use crate::event::{CREATED, Event, MEMORY_NOT_ALIGNED, Op, WAS_THERE};
@@ -251,6 +251,11 @@ fn facts(w: &Words<'_>, event: &Event) {
         };
         w.state[BEFORE].store(before, Relaxed);
     }
+}
+
+/// The word of `FILE_ALIGNMENT`.
+pub(crate) fn alignment<'t>(record: &Record<'t>) -> Option<&'t AtomicU64> {
+    Words::of(record).map(|words| &words.ints[FILE_ALIGNMENT])
 }
 
 /// Counter indices of one direction.

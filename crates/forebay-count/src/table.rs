@@ -355,6 +355,12 @@ impl<'t> Table<'t> {
         Some(heap::read_name(self, cell, room)).filter(|name| !name.is_empty())
     }
 
+    /// The word with the alignment of a file's file system in bytes, in its record for POSIX calls; 0 if it is not known.
+    pub fn alignment(&self, handle: Handle) -> Option<&'t AtomicU64> {
+        let record = self.record(Kind::Posix, handle.cell)?;
+        (record.id() == handle.id).then(|| posix::alignment(&record))?
+    }
+
     /// Holds a record that is held already once more.
     pub fn hold_again(&self, kind: Kind, handle: Handle) {
         if let Some(record) = self

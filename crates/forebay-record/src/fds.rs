@@ -15,6 +15,7 @@ use forebay_count::table::{Handle, Name};
 use forebay_count::{Kind, Table};
 
 use crate::config;
+use crate::file_system;
 use crate::record_names;
 use crate::state::{self, Recording};
 use forebay_hook::kernel;
@@ -289,7 +290,7 @@ fn resolve(
         (origin, None) => origin,
     };
     let (standing, handle) = match origin {
-        Some(Origin::Named(name)) => match hold(recording, kind, name) {
+        Some(Origin::Named(name)) => match hold(recording, kind, name, fd) {
             Some(handle) => (Standing::File, Some(handle)),
             None => (Standing::Unknown, None),
         },
@@ -308,8 +309,19 @@ fn resolve(
     (standing, Some(entry), handle)
 }
 
-fn hold(recording: &Recording, kind: Kind, name: &[u8]) -> Option<Handle> {
-    recording.table.hold(kind, &Name::of(name), recording)
+/// Holds the record of a file that was not opened here: the descriptor was inherited, or is that of a stream.
+fn hold(recording: &Recording, kind: Kind, name: &[u8], fd: c_int) -> Option<Handle> {
+    let handle = recording.table.hold(kind, &Name::of(name), recording)?;
+    if kind == Kind::Posix
+        && let Some(alignment) = recording.table.alignment(handle)
+        && alignment.load(Relaxed) == 0
+        && !state::is_restricted()
+        && let Some(stat) = kernel::fstat(fd)
+    {
+        let bytes = file_system::alignment(fd, stat.st_dev);
+        alignment.store(u64::from(bytes), Relaxed);
+    }
+    Some(handle)
 }
 
 enum Origin<'o> {
@@ -460,7 +472,7 @@ pub fn share_positions() {
 
 /// Makes the descriptors of a new child lead to the same files in its own table.
 pub fn inherit(from: &Table<'static>, to: &Recording) {
-    each_known(0, u32::MAX, |_, entry| {
+    each_known(0, u32::MAX, |fd, entry| {
         for (kind, view) in [(Kind::Posix, &entry.posix), (Kind::Stdio, &entry.stream)] {
             let Some(old) = view.handle() else {
                 continue;
@@ -468,7 +480,7 @@ pub fn inherit(from: &Table<'static>, to: &Recording) {
             let mut room = [0; MAX_NAME_BYTES];
             let new = from
                 .name(kind, old, &mut room)
-                .and_then(|name| hold(to, kind, name));
+                .and_then(|name| hold(to, kind, name, fd));
             match new {
                 Some(handle) => view.set(Standing::File, Some(handle)),
                 None => view.set(Standing::Unknown, None),

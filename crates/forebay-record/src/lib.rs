@@ -20,7 +20,7 @@
 //! | [`opening`] | the same for calls that open, close and duplicate |
 //! | [`end`] | how the process ends |
 //! | [`hooks`] | the functions of libc, by verb |
-//! | [`clock`], [`limits`], [`own_reads`] | what the recorder asks the kernel |
+//! | [`clock`], [`file_system`], [`limits`], [`own_reads`] | what the recorder asks the kernel |
 //! | [`counted`] | functions of libraries that come with the program |
 //! | [`sink`] | records and handles of libraries |
 //! | [`mpiio`], [`hdf5`], [`pnetcdf`] | the functions of these libraries |
@@ -35,6 +35,7 @@ mod count;
 mod counted;
 mod end;
 mod fds;
+mod file_system;
 mod hdf5;
 mod hooks;
 mod limits;

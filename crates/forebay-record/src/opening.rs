@@ -1,7 +1,7 @@
 //! Calls that make and end descriptors: open, close, dup.
 
 use core::ffi::{c_char, c_int};
-use core::sync::atomic::{AtomicU64, Ordering, Ordering::Relaxed};
+use core::sync::atomic::Ordering::Relaxed;
 
 use forebay_count::event::{CREATED, Extra, WAS_THERE};
 use forebay_count::table::{Bulk, Name};
@@ -13,9 +13,10 @@ use crate::config;
 use crate::count::{asked, count_posix};
 use crate::end;
 use crate::fds::{self, APPEND, ASK, Entry, Standing};
+use crate::file_system;
 use crate::record_names::with_name;
 use crate::state::{self, Recording, recording};
-use forebay_hook::kernel::{self, call};
+use forebay_hook::kernel;
 
 /// What is known of a path before it is opened.
 #[derive(Clone, Copy)]
@@ -250,7 +251,7 @@ fn first_look(opening: &Opening, mode: u32) -> Option<(i64, u64)> {
     ) {
         return None;
     }
-    let alignment = alignment(opening.fd, stat.st_dev);
+    let alignment = file_system::alignment(opening.fd, stat.st_dev);
     if stat.st_mode & libc::S_IFMT == libc::S_IFDIR {
         return Some((-1, Event::opened(mode, alignment, 0)));
     }
@@ -265,37 +266,6 @@ fn first_look(opening: &Opening, mode: u32) -> Option<(i64, u64)> {
         None => stat.st_size,
     };
     Some((size, Event::opened(mode, alignment, origin)))
-}
-
-/// File systems whose block sizes are remembered.
-const DEVICES: usize = 8;
-static BLOCK_SIZES: [[AtomicU64; 2]; DEVICES] =
-    [const { [const { AtomicU64::new(0) }; 2] }; DEVICES];
-
-/// The alignment that Darshan takes for the file system of `fd`: its block size, but 1 MiB on Lustre.
-fn alignment(fd: c_int, device: u64) -> u32 {
-    const LUSTRE: i64 = 0x0BD0_0BD0;
-    const LUSTRE_ALIGNMENT: u32 = 1 << 20;
-    for [known, size] in &BLOCK_SIZES {
-        if known.load(Ordering::Acquire) == device + 1 {
-            return size.load(Relaxed) as u32;
-        }
-    }
-    // SAFETY: zeroes are a valid value.
-    let mut stat: libc::statfs = unsafe { core::mem::zeroed() };
-    // SAFETY: `stat` is writable.
-    if unsafe { call!(libc::SYS_fstatfs, fd, &raw mut stat) }.is_err() {
-        return 0;
-    }
-    let size = match stat.f_type {
-        LUSTRE => LUSTRE_ALIGNMENT,
-        _ => stat.f_bsize as u32,
-    };
-    let [known, place] = &BLOCK_SIZES[device as usize % DEVICES];
-    known.store(0, Ordering::Release);
-    place.store(u64::from(size), Relaxed);
-    known.store(device + 1, Ordering::Release);
-    size
 }
 
 /// Makes and counts a close. It forgets the descriptor before the call, because another thread may get the number at

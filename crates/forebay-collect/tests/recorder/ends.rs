@@ -154,6 +154,14 @@ fn children_of_all_kinds_count_what_they_write_under_its_name() {
         Some(size - 1),
         "positions are right in parent and children"
     );
+    for file in images.iter().flat_map(|i| i.posix.values()) {
+        let [written, alignment] =
+            [posix::BYTES_WRITTEN, posix::FILE_ALIGNMENT].map(|at| file.ints[at]);
+        assert!(
+            written == 0 || alignment == 4096,
+            "a descriptor leads to its file system, too"
+        );
+    }
     // The program, its forked children with what they wrote, and the shells.
     let exe = program.as_os_str().as_encoded_bytes();
     let own: Vec<_> = images.iter().filter(|i| i.process.exe() == exe).collect();

@@ -252,6 +252,8 @@ fn calls_on_streams_are_counted_as_darshan_defines_them() {
             ("MAX_BYTE_WRITTEN", 29)
         ]
     );
+    let numbered = &image.posix[&place.text("data/numbered")];
+    assert_eq!(numbered.ints[posix::FILE_ALIGNMENT], 4096);
     let posix = |name: &str| image.posix_of(&place.text(&format!("data/{name}")));
     assert_eq!(
         posix("adopted"),
