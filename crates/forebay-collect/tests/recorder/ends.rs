@@ -204,7 +204,7 @@ fn a_child_that_only_closes_before_it_starts_a_program_has_no_table_of_its_own()
     let parent = parent[0];
     // It tells whose child it was.
     assert_eq!(others[0].process.ppid, parent.process.pid);
-    assert_eq!(parent.extras.get("unreached"), Some(&3));
+    assert_eq!(parent.extras.get("unreached"), Some(&6));
     let closed = &parent.posix[&place.text("data/closed")];
     assert!(closed.floats[posix::CLOSE_END] > 0.0, "by a child");
     let writer = children

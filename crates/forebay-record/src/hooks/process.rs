@@ -2,9 +2,10 @@
 
 use core::ffi::{c_char, c_int, c_long, c_void};
 
+use forebay_count::ENV_RECORD_DIR;
 use forebay_count::event::Extra;
 use forebay_count::read::End;
-use forebay_hook::kernel::FdPath;
+use forebay_hook::kernel::{self, FdPath};
 use forebay_hook::program::{self, Found};
 use forebay_hook::{environment, exec_list_function, hooks};
 use libc::{AT_FDCWD, pid_t};
@@ -19,34 +20,39 @@ type Strings = *const *const c_char;
 
 hooks! {
     fn execve [real] (path: Path, args: Strings, env: Strings) -> c_int {
-        replaced(|| is_unreached(AT_FDCWD, path), || real(path, args, env))
+        replaced(|| is_unreached(AT_FDCWD, path, env), || real(path, args, env))
     }
 
     fn execvpe [real] (file: Path, args: Strings, env: Strings) -> c_int {
-        replaced(|| is_found_unreached(file), || real(file, args, env))
+        replaced(|| is_found_unreached(file, env), || real(file, args, env))
     }
 
     fn execv [real] (path: Path, args: Strings) -> c_int {
-        replaced(|| is_unreached(AT_FDCWD, path), || real(path, args))
+        replaced(|| is_unreached(AT_FDCWD, path, environment::block()), || real(path, args))
     }
 
     fn execvp [real] (file: Path, args: Strings) -> c_int {
-        replaced(|| is_found_unreached(file), || real(file, args))
+        replaced(|| is_found_unreached(file, environment::block()), || real(file, args))
     }
 
     fn fexecve [real] (fd: c_int, args: Strings, env: Strings) -> c_int {
-        replaced(|| is_unreached(AT_FDCWD, FdPath::new(fd).as_ptr()), || real(fd, args, env))
+        replaced(|| is_unreached(AT_FDCWD, FdPath::new(fd).as_ptr(), env), || real(fd, args, env))
     }
 
     fn execveat [real] (dirfd: c_int, path: Path, args: Strings, env: Strings, flags: c_int) -> c_int {
-        replaced(|| is_unreached(dirfd, path), || real(dirfd, path, args, env, flags))
+        let is_unreached = || {
+            let by_fd = flags & libc::AT_EMPTY_PATH != 0 && kernel::bytes(path).is_empty();
+            let of_fd = FdPath::new(dirfd);
+            is_unreached(dirfd, if by_fd { of_fd.as_ptr() } else { path }, env)
+        };
+        replaced(is_unreached, || real(dirfd, path, args, env, flags))
     }
 
     fn posix_spawn [real]
         (pid: *mut pid_t, path: Path, actions: *const c_void, attr: *const c_void, args: Strings, env: Strings) -> c_int
     {
         let result = real(pid, path, actions, attr, args, env);
-        spawned(result, || is_unreached(AT_FDCWD, path));
+        spawned(result, || is_unreached(AT_FDCWD, path, env));
         result
     }
 
@@ -54,7 +60,7 @@ hooks! {
         (pid: *mut pid_t, file: Path, actions: *const c_void, attr: *const c_void, args: Strings, env: Strings) -> c_int
     {
         let result = real(pid, file, actions, attr, args, env);
-        spawned(result, || is_found_unreached(file));
+        spawned(result, || is_found_unreached(file, env));
         result
     }
 
@@ -169,16 +175,20 @@ fn spawned(result: c_int, is_unreached: impl FnOnce() -> bool) {
     }
 }
 
+/// Does a program start without the recorder: because of what it is, or because of its environment?
+///
 /// # Safety
-/// As [`program::look`].
-unsafe fn is_unreached(dirfd: c_int, path: Path) -> bool {
+/// As [`program::look`]; `env` is an environment block.
+unsafe fn is_unreached(dirfd: c_int, path: Path, env: Strings) -> bool {
     // SAFETY: the caller's promise.
-    matches!(unsafe { program::look(dirfd, path, None) }, Found::Past(_))
+    unsafe { starts_without(program::look(dirfd, path, None), env) }
 }
 
+/// The same of a program that is searched.
+///
 /// # Safety
-/// As [`program::search`].
-unsafe fn is_found_unreached(file: Path) -> bool {
+/// As [`program::search`]; `env` is an environment block.
+unsafe fn is_found_unreached(file: Path, env: Strings) -> bool {
     let mut found = Found::NoProgram;
     // SAFETY: the caller's promise; what is searched are C strings.
     unsafe {
@@ -186,8 +196,25 @@ unsafe fn is_found_unreached(file: Path) -> bool {
             found = program::look(AT_FDCWD, path, None);
             found != Found::NoProgram
         });
+        starts_without(found, env)
     }
-    matches!(found, Found::Past(_))
+}
+
+/// # Safety
+/// `env` is an environment block.
+unsafe fn starts_without(found: Found, env: Strings) -> bool {
+    // SAFETY: the caller's promise.
+    let value =
+        |name| unsafe { environment::entries(env) }.find_map(|e| environment::value(e, name));
+    match found {
+        Found::NoProgram => false,
+        Found::Past(_) => true,
+        Found::Reached => {
+            let libraries = value(b"LD_PRELOAD").unwrap_or_default();
+            environment::find_library(libraries, b"libforebay_record").is_none()
+                || value(ENV_RECORD_DIR.as_bytes()).is_none()
+        }
+    }
 }
 
 /// `vfork` of libc, redefined. It returns twice on the same stack, so no frame may stand between.

@@ -67,6 +67,25 @@ int main(int argc, char **argv)
     reap(pid);
     assert(posix_spawn(&pid, fixed[0], NULL, NULL, fixed, environ) == 0);
     reap(pid);
+    int image = open(fixed[0], O_RDONLY);
+    pid = fork();
+    if (pid == 0) {
+        execveat(image, "", fixed, environ, AT_EMPTY_PATH);
+        _exit(1);
+    }
+    reap(pid);
+    close(image);
+
+    /* Programs whose environment does not name it. */
+    char *empty[] = {NULL};
+    pid = fork();
+    if (pid == 0) {
+        execve("/bin/true", dynamic, empty);
+        _exit(1);
+    }
+    reap(pid);
+    assert(posix_spawnp(&pid, "true", NULL, NULL, dynamic, empty) == 0);
+    reap(pid);
 
     /* One that goes on to write; what it had closed is another file by then. */
     pid = fork();
