@@ -1,4 +1,4 @@
-//! Permission checks, as POSIX says: mode bits, owner, group, sticky directories.
+//! Permission checks, as POSIX says: mode bits, owner, group, sticky directories, and lists ([`crate::access_list`]).
 
 use crate::facts::{Attr, Cred, Outcome, errno};
 
@@ -14,6 +14,9 @@ pub fn may(cred: &Cred, attr: &Attr, want: u32) -> bool {
     if cred.uid == 0 {
         let is_dir = attr.is_dir();
         return want & SEARCH == 0 || is_dir || attr.mode & 0o111 != 0;
+    }
+    if let Some(granted) = attr.granted {
+        return granted >> want & 1 == 1;
     }
     let shift = if cred.uid == attr.uid {
         6

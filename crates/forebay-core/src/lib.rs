@@ -15,6 +15,7 @@
 )]
 
 mod access;
+pub mod access_list;
 pub mod batch;
 pub mod bridge;
 pub mod bypass;

@@ -229,6 +229,7 @@ fn attr(x: &libc::statx) -> Attr {
         ctime: time(x.stx_ctime),
         btime: time(x.stx_btime),
         copy_of: 0,
+        granted: None,
     }
 }
 

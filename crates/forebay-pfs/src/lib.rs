@@ -7,12 +7,14 @@
 
 mod dir_times;
 mod first_names;
+pub mod lists;
 mod unsynced;
 
 pub use dir_times::Changing;
 use dir_times::DirTimes;
 use first_names::First;
-use forebay_core::facts::{Attr, Judged, LowerPage, Through, Timestamp};
+use forebay_core::access_list;
+use forebay_core::facts::{Attr, Cred, Judged, LowerPage, Through, Timestamp};
 use forebay_core::identity::Identity;
 use forebay_core::path::TreePath;
 use forebay_core::pfs_kind::{self, SyncBy};
@@ -30,8 +32,8 @@ pub struct Lower {
     old_kernel: AtomicBool,
     times: DirTimes,
     unsynced: unsynced::Unsynced,
-    /// The directories above the root, nearest first.
-    above: Vec<OwnedFd>,
+    /// The directories above the root, nearest first, with their access control lists.
+    above: Vec<(OwnedFd, Option<Vec<u8>>)>,
 }
 
 impl Lower {
@@ -47,7 +49,9 @@ impl Lower {
             .skip(1)
             .filter(|dir| !dir.as_os_str().is_empty())
         {
-            above.push(sys::open_path(dir, libc::O_PATH | libc::O_DIRECTORY)?);
+            let dir = sys::open_path(dir, libc::O_PATH | libc::O_DIRECTORY)?;
+            let list = lists::read(dir.as_fd())?;
+            above.push((dir, list));
         }
         let root = sys::open_path(root, libc::O_PATH | libc::O_DIRECTORY)?;
         let fs_type = sys::fs_type(root.as_fd())?;
@@ -87,13 +91,18 @@ impl Lower {
         self.root.as_fd()
     }
 
-    /// Attributes of the directories above the root. Does not wait.
+    /// Attributes of the directories above the root, for `asker`. Does not wait: their lists are those of the start.
     ///
     /// # Errors
     /// Those of the file systems.
-    pub fn above_root(&self) -> Sys<Vec<Attr>> {
-        let above = self.above.iter();
-        above.map(|dir| sys::stat_known(dir.as_fd())).collect()
+    pub fn above_root(&self, asker: Option<&Cred>) -> Sys<Vec<Attr>> {
+        let look = |(dir, list): &(OwnedFd, Option<Vec<u8>>)| {
+            let attr = sys::stat_known(dir.as_fd())?;
+            Ok(asker.map_or(attr, |asker| {
+                access_list::with_list(attr, list.as_deref(), asker)
+            }))
+        };
+        self.above.iter().map(look).collect()
     }
 
     /// `lstat`, which follows no symbolic link before the last component either.
@@ -101,29 +110,38 @@ impl Lower {
     /// # Errors
     /// Those of the file system. If nothing is there, the answer is `None`.
     pub fn attr(&self, path: &TreePath) -> Sys<Option<Attr>> {
+        self.attr_for(path, None)
+    }
+
+    fn attr_for(&self, path: &TreePath, asker: Option<&Cred>) -> Sys<Option<Attr>> {
         let is_deep = path.as_bytes().contains(&b'/');
         let found = if is_deep {
             self.open(path, libc::O_PATH)
-                .and_then(|found| sys::stat(found.as_fd(), b""))
+                .and_then(|found| lists::attr_for(found.as_fd(), b"", asker))
         } else {
-            sys::stat(self.root.as_fd(), path.as_bytes())
+            lists::attr_for(self.root.as_fd(), path.as_bytes(), asker)
         };
         self.shown(path, found)
     }
 
     /// As [`Lower::attr`], of an entry of this directory, if one is given. In another directory than the one out of which something
-    /// was renamed it is not.
+    /// was renamed it is not. `asker`: who asks, so that lists say what that user may do; `None`: the bridge itself.
     ///
     /// # Errors
     /// Those of the file system. ENOENT if another directory is there than the request has seen.
-    pub fn attr_in(&self, path: &TreePath, through: Option<Through>) -> Sys<Option<Attr>> {
+    pub fn attr_in(
+        &self,
+        path: &TreePath,
+        through: Option<Through>,
+        asker: Option<&Cred>,
+    ) -> Sys<Option<Attr>> {
         let (Some(through), Some((parent, name))) = (through, path.split()) else {
-            return self.attr(path);
+            return self.attr_for(path, asker);
         };
         let opened = self.open(&parent, libc::O_PATH | libc::O_DIRECTORY);
         let checked = opened.and_then(|dir| check_through(&dir, Some(through)).map(|()| dir));
         match (checked, through) {
-            (Ok(dir), _) => self.shown(path, sys::stat(dir.as_fd(), name)),
+            (Ok(dir), _) => self.shown(path, lists::attr_for(dir.as_fd(), name, asker)),
             (Err(e), Through::Known(_)) => self.shown(path, Err(e)),
             (Err(e), Through::Seen(_)) => Err(e),
         }

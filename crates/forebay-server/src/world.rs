@@ -3,13 +3,25 @@
 use crate::ServerHandle;
 use crate::limits::{DESCRIPTORS_LOOKED_AT, INLINE_REMOVAL};
 use crate::namespace::State;
-use forebay_core::facts::{Attr, Facts, Through};
+use forebay_core::access_list::matters;
+use forebay_core::facts::{Attr, Cred, Facts, Through};
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, ObjectName, Token};
 use forebay_core::request::{Known, Look, World};
 use forebay_core::table::{TableError, Tables};
 use forebay_objects::{Shape, shape};
-use forebay_sys as sys;
+use forebay_pfs::lists;
+use forebay_sys::{self as sys, Errno};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+/// Who asks.
+pub(crate) struct Asker {
+    /// The process.
+    pub pid: u32,
+    /// Its rights.
+    pub cred: Arc<Cred>,
+}
 
 /// [`World`] for one step.
 pub(crate) struct Hand<'a> {
@@ -17,8 +29,8 @@ pub(crate) struct Hand<'a> {
     pub server: &'a ServerHandle,
     /// What the lock on the namespace protects, while it is held. Without it facts may be of different moments.
     pub state: Option<&'a State>,
-    /// Process and user that ask; `None`: the bridge itself.
-    pub caller: Option<(u32, u32)>,
+    /// Who asks; `None`: the bridge itself.
+    pub asker: Option<&'a Asker>,
     /// It may take long.
     pub is_long: bool,
 }
@@ -36,11 +48,17 @@ impl ServerHandle {
         let hand = Hand {
             server: self,
             state: Some(&guard),
-            caller: None,
+            asker: None,
             is_long: true,
         };
         let known = Known::default();
         f(&Look::new(&hand, &known), &guard)
+    }
+}
+
+impl Hand<'_> {
+    fn cred(&self) -> Option<&Cred> {
+        self.asker.map(|asker| &*asker.cred)
     }
 }
 
@@ -73,10 +91,18 @@ impl World for Hand<'_> {
     }
 
     fn attr(&self, object: ObjectName) -> Result<Attr, i32> {
-        self.server
-            .objects
-            .attr(object)
-            .map_err(|e| e.raw_os_error())
+        let objects = &self.server.objects;
+        let look = || {
+            let attr = objects.attr(object)?;
+            match self.cred().filter(|cred| matters(cred, &attr)) {
+                Some(cred) => {
+                    let opened = objects.open_object(object, libc::O_PATH | libc::O_NOFOLLOW)?;
+                    lists::with_list(opened.as_fd(), attr, cred)
+                }
+                None => Ok(attr),
+            }
+        };
+        look().map_err(|e: Errno| e.raw_os_error())
     }
 
     fn link_text(&self, object: ObjectName) -> Result<Vec<u8>, i32> {
@@ -94,7 +120,7 @@ impl World for Hand<'_> {
     }
 
     fn is_asked_for_several_users(&self) -> bool {
-        self.caller.is_some() && self.server.serves_several_users()
+        self.asker.is_some() && self.server.serves_several_users()
     }
 
     fn keeps_numbers(&self) -> bool {
@@ -107,7 +133,10 @@ impl World for Hand<'_> {
         through: Option<Through>,
     ) -> Option<Result<Option<Attr>, i32>> {
         let lower = &self.server.lower;
-        let look = || lower.attr_in(path, through).map_err(|e| e.raw_os_error());
+        let look = || {
+            let found = lower.attr_in(path, through, self.cred());
+            found.map_err(|e| e.raw_os_error())
+        };
         (!lower.may_wait()).then(look)
     }
 
@@ -122,13 +151,14 @@ impl World for Hand<'_> {
     }
 
     fn above_root(&self) -> Result<Vec<Attr>, i32> {
-        let above = self.server.lower.above_root();
+        let above = self.server.lower.above_root(self.cred());
         above.map_err(|e| e.raw_os_error())
     }
 
     fn has_open(&self, what: &Attr) -> bool {
-        self.caller
-            .is_some_and(|(pid, uid)| sys::has_open(pid, uid, what.inode(), DESCRIPTORS_LOOKED_AT))
+        self.asker.is_some_and(|Asker { pid, cred }| {
+            sys::has_open(*pid, cred.uid, what.inode(), DESCRIPTORS_LOOKED_AT)
+        })
     }
 
     fn is_plain(&self, object: ObjectName) -> bool {

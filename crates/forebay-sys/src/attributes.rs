@@ -66,6 +66,7 @@ fn attr(x: &Statx) -> Attr {
         ctime: time(x.stx_ctime),
         btime: time(x.stx_btime),
         copy_of: 0,
+        granted: None,
     }
 }
 

@@ -81,6 +81,6 @@ pub use raw::signals::{
 pub use raw::words::{DurabilityOwner, DurabilityWords, SharedNames};
 pub use threads::start_threads;
 pub use xattrs::{
-    Xattr, copy_xattrs, copy_xattrs_of_path, get_xattr, has_only_xattr, list_xattr, read_xattrs,
-    remove_xattr, set_xattr, write_xattrs,
+    Xattr, copy_xattrs, copy_xattrs_of_path, get_xattr, get_xattr_of_path, has_only_xattr,
+    list_xattr, read_xattrs, remove_xattr, set_xattr, write_xattrs,
 };

@@ -3,7 +3,6 @@
 use crate::attributes::proc_link;
 use crate::{Errno, Sys};
 use rustix::fs::{self, XattrFlags};
-use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
 
 /// Largest value, and largest list of names, that Linux allows for extended attributes.
@@ -32,13 +31,27 @@ pub fn remove_xattr(fd: BorrowedFd<'_>, name: &[u8]) -> Sys<()> {
 /// # Errors
 /// Those of the call.
 pub fn get_xattr(fd: BorrowedFd<'_>, name: &[u8]) -> Sys<Option<Vec<u8>>> {
-    let mut short = [MaybeUninit::<u8>::uninit(); SHORT_BYTES];
-    match fs::fgetxattr(fd, name, &mut short) {
-        Ok((value, _)) => Ok(Some(value.to_vec())),
+    value_by(|room| fs::fgetxattr(fd, name, room))
+}
+
+/// As [`get_xattr`], for descriptors that were opened with `O_PATH`, too. Needs `/proc`.
+///
+/// # Errors
+/// Those of the call.
+pub fn get_xattr_of_path(fd: BorrowedFd<'_>, name: &[u8]) -> Sys<Option<Vec<u8>>> {
+    let link = proc_link(fd);
+    value_by(|room| fs::getxattr(link.as_str(), name, room))
+}
+
+/// A value that `get` writes into the room that it is given.
+fn value_by(get: impl Fn(&mut [u8]) -> Sys<usize>) -> Sys<Option<Vec<u8>>> {
+    let mut short = [0; SHORT_BYTES];
+    match get(&mut short) {
+        Ok(len) => Ok(Some(short[..len].to_vec())),
         Err(Errno::NODATA) => Ok(None),
         Err(Errno::RANGE) => {
             let mut long = vec![0; XATTR_BYTES];
-            let len = fs::fgetxattr(fd, name, &mut long[..])?;
+            let len = get(&mut long)?;
             long.truncate(len);
             Ok(Some(long))
         }
@@ -102,17 +115,7 @@ pub fn copy_xattrs_of_path(
     let (from, to) = (proc_link(from), proc_link(to));
     let mut names = vec![0u8; XATTR_BYTES];
     let names = fs::listxattr(from.as_str(), &mut names[..]).map(|len| names[..len].to_vec());
-    let get = |name: &[u8]| {
-        let mut value = vec![0u8; XATTR_BYTES];
-        match fs::getxattr(from.as_str(), name, &mut value[..]) {
-            Ok(len) => {
-                value.truncate(len);
-                Ok(Some(value))
-            }
-            Err(Errno::NODATA) => Ok(None),
-            Err(e) => Err(e),
-        }
-    };
+    let get = |name: &[u8]| value_by(|room| fs::getxattr(from.as_str(), name, room));
     let set =
         |name: &[u8], value: &[u8]| fs::setxattr(to.as_str(), name, value, XattrFlags::empty());
     write_each(&read_each(names, get, is_left_out)?, set)
@@ -161,7 +164,7 @@ fn write_each(xattrs: &[Xattr], set: impl Fn(&[u8], &[u8]) -> Sys<()>) -> Sys<Ve
 /// # Errors
 /// Those of `flistxattr`. A list that is too long for the check is no error; the answer is false.
 pub fn has_only_xattr(fd: BorrowedFd<'_>, name: &[u8]) -> Sys<bool> {
-    let mut names = [MaybeUninit::<u8>::uninit(); 64];
+    let mut names = [std::mem::MaybeUninit::<u8>::uninit(); 64];
     match fs::flistxattr(fd, &mut names) {
         Ok((names, _)) => Ok(names.strip_suffix(&[0]) == Some(name)),
         Err(Errno::RANGE) => Ok(false),

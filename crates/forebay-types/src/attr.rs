@@ -64,6 +64,9 @@ pub struct Attr {
     pub btime: Timestamp,
     /// Inode number of the PFS file that the object is a copy of, which programs see instead of its own; 0: none.
     pub copy_of: u64,
+    /// What an access control list gives to whoever asks: bit `n` is set if it gives all of the rights `n`, a sum of read (4), write (2)
+    /// and execute (1). `None`: what the mode says. It is in no encoded form.
+    pub granted: Option<u8>,
 }
 
 /// Device and number of an inode. While a descriptor of it is open, no other one has both.
@@ -151,6 +154,7 @@ impl Attr {
             ctime: time(12),
             btime: time(14),
             copy_of: w(16),
+            granted: None,
         })
     }
 }

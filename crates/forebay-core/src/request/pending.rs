@@ -5,7 +5,7 @@ use super::grant::{self, Form, Granting};
 use super::known::{Known, Lists};
 use super::look::{Look, World};
 use crate::bridge::{Mutation, ReadSet};
-use crate::facts::{Fresh, Need, NewKind, NewObject, PfsLook, Settings, Stop, Through};
+use crate::facts::{Cred, Fresh, Need, NewKind, NewObject, PfsLook, Settings, Stop, Through};
 use crate::ops::{self, Answer, Decision, GrantTarget, Op, Request, Unseen};
 use crate::path::TreePath;
 use crate::record::ObjectName;
@@ -479,6 +479,11 @@ impl Pending {
                     .any(|c| matches!(c, Change::Put { record, .. } if record.object == *object))
             })
             .collect()
+    }
+
+    /// The rights of who asks.
+    pub fn cred(&self) -> &Arc<Cred> {
+        &self.caller.cred
     }
 
     /// See [`Known::through`]. `None` also where it does not matter.

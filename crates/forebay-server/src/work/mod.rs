@@ -18,9 +18,9 @@ use crate::listings::Session;
 use crate::log::Cause;
 use crate::namespace::Committed;
 use crate::wakers::Waker;
-use crate::world::Hand;
+use crate::world::{Asker, Hand};
 use forebay_core::bridge::Verdict;
-use forebay_core::facts::{Cred, NewKind, NewObject, PfsLook};
+use forebay_core::facts::{Cred, NewKind, NewObject, PfsLook, Through};
 use forebay_core::fault::Fault;
 use forebay_core::ops::{self, GrantTarget};
 use forebay_core::path::TreePath;
@@ -38,8 +38,8 @@ use std::sync::Arc;
 /// A request in progress, with what belongs to it outside core.
 pub struct Work {
     pending: Pending,
-    /// Process and user that ask.
-    caller: (u32, u32),
+    /// The process that asks.
+    pid: u32,
     /// The connection that they ask through.
     socket: Arc<OwnedFd>,
     /// It has been closed.
@@ -103,7 +103,6 @@ impl Work {
         socket: Arc<OwnedFd>,
     ) -> Result<Box<Self>, Errno> {
         let asked = arrival::read(message)?;
-        let who = (u32::try_from(pid).unwrap_or(0), cred.uid);
         let caller = Caller {
             cred,
             by_name: asked.by_name,
@@ -111,7 +110,7 @@ impl Work {
         // In a box, because it is large and moves often.
         Ok(Box::new(Work {
             pending: Pending::new(asked.request, caller),
-            caller: who,
+            pid: u32::try_from(pid).unwrap_or(0),
             socket,
             is_orphaned: false,
             session: asked.session,
@@ -124,9 +123,16 @@ impl Work {
         }))
     }
 
+    fn asker(&self) -> Asker {
+        Asker {
+            pid: self.pid,
+            cred: self.pending.cred().clone(),
+        }
+    }
+
     /// The user that asks.
     pub fn user(&self) -> u32 {
-        self.caller.1
+        self.pending.cred().uid
     }
 
     /// Its listing.
@@ -209,15 +215,18 @@ impl Work {
                     let through = self.pending.through(&look, several);
                     let looked = match self.blocks_on(server, &look) {
                         true => None,
-                        false => task::look(server, self.session(), &look, through, inline),
+                        false => {
+                            let by = (through, &**self.pending.cred());
+                            task::look(server, self.session(), &look, by, inline)
+                        }
                     };
                     match looked {
                         Some(outcome) => self.take(server, Outcome::Looked(outcome)),
                         None if removes && matches!(look, PfsLook::List { .. }) => {
                             self.is_long = true;
-                            return Stand::Long(Some(Task::Look(look, through)));
+                            return Stand::Long(Some(self.to_look(look, through)));
                         }
-                        None => return Stand::Blocks(Task::Look(look, through)),
+                        None => return Stand::Blocks(self.to_look(look, through)),
                     }
                 }
                 Effect::WriteTimes => {
@@ -296,12 +305,13 @@ impl Work {
         if self.is_long && self.pending.is_rmdir() && !self.needs_turn {
             return self.step_free(server);
         }
+        let asker = self.asker();
         if !self.pending.changes() {
             let state = server.namespace.read();
             let hand = Hand {
                 server,
                 state: Some(&state),
-                caller: Some(self.caller),
+                asker: Some(&asker),
                 is_long: self.is_long,
             };
             return Step::Free(self.pending.step(&server.settings, &hand, false));
@@ -310,7 +320,7 @@ impl Work {
         let hand = Hand {
             server,
             state: Some(&turn),
-            caller: Some(self.caller),
+            asker: Some(&asker),
             is_long: self.is_long,
         };
         match self.pending.step(&server.settings, &hand, true) {
@@ -323,10 +333,11 @@ impl Work {
     /// something meanwhile that matters, it is made once more while they wait.
     fn step_free<'s>(&mut self, server: &'s ServerHandle) -> Step<'s> {
         let others = server.namespace.note_others();
+        let asker = self.asker();
         let hand = Hand {
             server,
             state: None,
-            caller: Some(self.caller),
+            asker: Some(&asker),
             is_long: self.is_long,
         };
         let effect = self.pending.step(&server.settings, &hand, true);
@@ -427,6 +438,15 @@ impl Work {
         match server.namespace.note([Pending::announcement(link)]) {
             Ok(()) => self.pending.announced(link),
             Err(e) => self.pending.fails(not_written(server, &e)),
+        }
+    }
+
+    fn to_look(&self, look: PfsLook, through: Option<Through>) -> Task {
+        let asker = self.pending.cred().clone();
+        Task::Look {
+            look,
+            through,
+            asker,
         }
     }
 
@@ -627,7 +647,7 @@ mod tests {
         let (old_number, number) = (before.as_raw_fd(), new.as_raw_fd());
         let mut work = Work {
             pending: Pending::new(request, caller),
-            caller: (1, 1),
+            pid: 1,
             socket: Arc::new(file()),
             is_orphaned: false,
             session: 0,

@@ -6,7 +6,7 @@ use crate::in_place;
 use crate::listings::Session;
 use crate::log::Cause;
 use forebay_core::facts::{
-    Attr, Inode, Judged, LOWER_PAGE_ENTRIES, NewKind, NewObject, PfsLook, Through,
+    Attr, Cred, Inode, Judged, LOWER_PAGE_ENTRIES, NewKind, NewObject, PfsLook, Through,
 };
 use forebay_core::ops::GrantTarget;
 use forebay_core::path::TreePath;
@@ -20,8 +20,14 @@ use std::sync::Arc;
 /// One effect to be carried out.
 pub enum Task {
     /// Look at the PFS.
-    /// Through this: see [`forebay_core::request::Known::through`].
-    Look(PfsLook, Option<Through>),
+    Look {
+        /// At what.
+        look: PfsLook,
+        /// See [`forebay_core::request::Known::through`].
+        through: Option<Through>,
+        /// For whom.
+        asker: Arc<Cred>,
+    },
     /// Write times of directories that wait.
     WriteTimes,
     /// Open what is granted.
@@ -120,8 +126,13 @@ impl Task {
     /// `None`: it would wait.
     fn attempt(&self, server: &ServerHandle, on_lease: OnLease) -> Option<Outcome> {
         Some(match self {
-            Task::Look(look, through) => {
-                let found = self::look(server, Session::default(), look, *through, usize::MAX);
+            Task::Look {
+                look,
+                through,
+                asker,
+            } => {
+                let by = (*through, &**asker);
+                let found = self::look(server, Session::default(), look, by, usize::MAX);
                 Outcome::Looked(found.unwrap_or(Err(libc::EIO)))
             }
             Task::WriteTimes => {
@@ -174,18 +185,18 @@ impl Task {
     }
 }
 
-/// Looks at the PFS. `None`: the directory has more than `inline` entries.
+/// Looks at the PFS, through what the request has seen and for whom. `None`: the directory has more than `inline` entries.
 pub(super) fn look(
     server: &ServerHandle,
     session: Session,
     look: &PfsLook,
-    through: Option<Through>,
+    (through, asker): (Option<Through>, &Cred),
     inline: usize,
 ) -> Option<Result<Looked, i32>> {
     let lower = &server.lower;
     let looked = match look {
         PfsLook::Attr(path) | PfsLook::Renamed { origin: path, .. } => {
-            lower.attr_in(path, through).map(Looked::Attr)
+            lower.attr_in(path, through, Some(asker)).map(Looked::Attr)
         }
         PfsLook::Link(path) => lower.link_text(path, through).map(Looked::Link),
         PfsLook::List { dir, after } => {

@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod leases;
+mod lists;
 mod modes;
 mod renames;
 mod shared;
