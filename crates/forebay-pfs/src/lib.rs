@@ -7,7 +7,7 @@
 
 mod dir_times;
 mod first_names;
-pub mod lists;
+mod lists;
 mod unsynced;
 
 pub use dir_times::Changing;
@@ -19,6 +19,7 @@ use forebay_core::identity::Identity;
 use forebay_core::path::TreePath;
 use forebay_core::pfs_kind::{self, SyncBy};
 use forebay_sys::{self as sys, Errno, Sys};
+pub use lists::Lists;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,6 +33,7 @@ pub struct Lower {
     old_kernel: AtomicBool,
     times: DirTimes,
     unsynced: unsynced::Unsynced,
+    lists: Lists,
     /// The directories above the root, nearest first, with their access control lists.
     above: Vec<(OwnedFd, Option<Vec<u8>>)>,
 }
@@ -50,7 +52,7 @@ impl Lower {
             .filter(|dir| !dir.as_os_str().is_empty())
         {
             let dir = sys::open_path(dir, libc::O_PATH | libc::O_DIRECTORY)?;
-            let list = lists::read(dir.as_fd())?;
+            let list = lists::list_of(dir.as_fd())?;
             above.push((dir, list));
         }
         let root = sys::open_path(root, libc::O_PATH | libc::O_DIRECTORY)?;
@@ -62,6 +64,7 @@ impl Lower {
             old_kernel: AtomicBool::new(false),
             times: DirTimes::default(),
             unsynced: unsynced::Unsynced::default(),
+            lists: Lists::default(),
             above,
         })
     }
@@ -105,6 +108,11 @@ impl Lower {
         self.above.iter().map(look).collect()
     }
 
+    /// Access control lists that were read lately, of the PFS and of what else is looked at for somebody.
+    pub fn lists(&self) -> &Lists {
+        &self.lists
+    }
+
     /// `lstat`, which follows no symbolic link before the last component either.
     ///
     /// # Errors
@@ -117,9 +125,10 @@ impl Lower {
         let is_deep = path.as_bytes().contains(&b'/');
         let found = if is_deep {
             self.open(path, libc::O_PATH)
-                .and_then(|found| lists::attr_for(found.as_fd(), b"", asker))
+                .and_then(|found| self.lists.attr_for(found.as_fd(), b"", asker))
         } else {
-            lists::attr_for(self.root.as_fd(), path.as_bytes(), asker)
+            self.lists
+                .attr_for(self.root.as_fd(), path.as_bytes(), asker)
         };
         self.shown(path, found)
     }
@@ -141,7 +150,7 @@ impl Lower {
         let opened = self.open(&parent, libc::O_PATH | libc::O_DIRECTORY);
         let checked = opened.and_then(|dir| check_through(&dir, Some(through)).map(|()| dir));
         match (checked, through) {
-            (Ok(dir), _) => self.shown(path, lists::attr_for(dir.as_fd(), name, asker)),
+            (Ok(dir), _) => self.shown(path, self.lists.attr_for(dir.as_fd(), name, asker)),
             (Err(e), Through::Known(_)) => self.shown(path, Err(e)),
             (Err(e), Through::Seen(_)) => Err(e),
         }

@@ -1,45 +1,110 @@
 //! Access control lists of what is looked at for somebody.
+//!
+//! To read one takes longer than the look itself, so they are kept for a while. Whatever changes a list changes the `ctime`
+//! of its file, too. But several changes within a tick of the file system's clock have the same one. So a list is believed once it was
+//! read [`TICKS`] after this `ctime` was first seen: what changes it later has another one. It is read anew after [`KEPT`], for file systems
+//! that do not keep to that.
 
+use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use forebay_core::access_list::{self, XATTR};
-use forebay_core::facts::{Attr, Cred};
+use forebay_core::facts::{Attr, Cred, Inode, Timestamp};
 use forebay_sys::{self as sys, Errno, Sys};
+use parking_lot::RwLock;
 
-/// The list of an open file or directory, which may have been opened with `O_PATH`. `None`: it has none, or its file system
-/// has no lists. Needs `/proc`.
-///
-/// # Errors
-/// Those of the file system.
-pub fn read(what: BorrowedFd<'_>) -> Sys<Option<Vec<u8>>> {
+/// Longer than a tick of any clock by which a file system notes times.
+const TICKS: Duration = Duration::from_millis(100);
+/// How long a list is believed.
+const KEPT: Duration = Duration::from_secs(1);
+/// Most lists that are kept.
+const MOST: usize = 1 << 14;
+
+/// An access control list; `None`: there is none.
+type List = Option<Arc<[u8]>>;
+
+/// Lists that were read lately.
+#[derive(Debug, Default)]
+pub struct Lists(RwLock<HashMap<(Inode, Timestamp), Kept>>);
+
+#[derive(Debug)]
+struct Kept {
+    first_seen: Instant,
+    read: Instant,
+    list: List,
+}
+
+impl Kept {
+    fn is_believed(&self) -> bool {
+        self.read.duration_since(self.first_seen) >= TICKS && self.read.elapsed() < KEPT
+    }
+}
+
+impl Lists {
+    /// `attr` with what the list gives to `asker`; `None`: the list has to be read ([`Lists::read`]).
+    pub fn known(&self, attr: Attr, asker: &Cred) -> Option<Attr> {
+        if !access_list::matters(asker, &attr) {
+            return Some(attr);
+        }
+        let known = self.0.read();
+        let kept = known.get(&key(&attr)).filter(|kept| kept.is_believed())?;
+        Some(access_list::with_list(attr, kept.list.as_deref(), asker))
+    }
+
+    /// `attr` of something open, which may have been opened with `O_PATH`, with what its list gives to `asker`. Needs `/proc`.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn read(&self, what: BorrowedFd<'_>, attr: Attr, asker: &Cred) -> Sys<Attr> {
+        let read = Instant::now();
+        let list: List = list_of(what)?.map(Arc::from);
+        let told = access_list::with_list(attr, list.as_deref(), asker);
+        let mut known = self.0.write();
+        if known.len() >= MOST {
+            known.clear();
+        }
+        let kept = known.entry(key(&attr)).or_insert(Kept {
+            first_seen: read,
+            read,
+            list: None,
+        });
+        (kept.read, kept.list) = (read, list);
+        Ok(told)
+    }
+
+    /// Attributes of `name` in `dir`, or of `dir` itself if the name is empty. `asker`: whose rights matter; `None`: nobody's.
+    pub(crate) fn attr_for(
+        &self,
+        dir: BorrowedFd<'_>,
+        name: &[u8],
+        asker: Option<&Cred>,
+    ) -> Sys<Attr> {
+        let attr = sys::stat(dir, name)?;
+        let Some(asker) = asker else {
+            return Ok(attr);
+        };
+        if let Some(known) = self.known(attr, asker) {
+            return Ok(known);
+        }
+        if name.is_empty() {
+            return self.read(dir, attr, asker);
+        }
+        // Others may put something else there, so list and attributes are taken of one thing.
+        let found = sys::open(dir, name, libc::O_PATH | libc::O_NOFOLLOW, 0)?;
+        self.read(found.as_fd(), sys::stat(found.as_fd(), b"")?, asker)
+    }
+}
+
+fn key(attr: &Attr) -> (Inode, Timestamp) {
+    (attr.inode(), attr.ctime)
+}
+
+/// The list of an open file or directory. A file system may have no lists at all.
+pub(crate) fn list_of(what: BorrowedFd<'_>) -> Sys<Option<Vec<u8>>> {
     match sys::get_xattr_of_path(what, XATTR) {
         Err(Errno::OPNOTSUPP) => Ok(None),
         list => list,
     }
-}
-
-/// `attr` of something open, with what its list gives to `asker`.
-///
-/// # Errors
-/// Those of [`read`].
-pub fn with_list(what: BorrowedFd<'_>, attr: Attr, asker: &Cred) -> Sys<Attr> {
-    if !access_list::matters(asker, &attr) {
-        return Ok(attr);
-    }
-    let list = read(what)?;
-    Ok(access_list::with_list(attr, list.as_deref(), asker))
-}
-
-/// Attributes of `name` in `dir`, or of `dir` itself if the name is empty. `asker`: whose rights matter; `None`: nobody's.
-pub(crate) fn attr_for(dir: BorrowedFd<'_>, name: &[u8], asker: Option<&Cred>) -> Sys<Attr> {
-    let attr = sys::stat(dir, name)?;
-    let Some(asker) = asker.filter(|asker| access_list::matters(asker, &attr)) else {
-        return Ok(attr);
-    };
-    if name.is_empty() {
-        return with_list(dir, attr, asker);
-    }
-    // Others may put something else there, so list and attributes are taken of one thing.
-    let found = sys::open(dir, name, libc::O_PATH | libc::O_NOFOLLOW, 0)?;
-    with_list(found.as_fd(), sys::stat(found.as_fd(), b"")?, asker)
 }

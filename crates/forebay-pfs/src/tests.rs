@@ -181,3 +181,44 @@ fn a_directory_at_the_path_of_one_that_the_drain_has_renamed_gets_its_own_time_b
     let mtime = |name| lower.attr(&path(name)).unwrap().unwrap().mtime;
     assert_eq!((mtime("three"), mtime("one")), (at(1_000), at(2_000)));
 }
+
+#[test]
+fn a_list_that_has_changed_is_seen_at_once_however_long_it_was_known() {
+    /// A list that gives `rights` to user 1501, nothing to the group, and whose mask gives all.
+    fn list(rights: u8) -> Vec<u8> {
+        let entries = [(1, 6, [255; 4]), (2, rights, 1501u32.to_le_bytes())];
+        let rest = [(4, 0, [255; 4]), (16, 7, [255; 4]), (32, 0, [255; 4])];
+        let entries = entries.into_iter().chain(rest);
+        let bytes = entries.flat_map(|(tag, rights, [a, b, c, d])| [tag, 0, rights, 0, a, b, c, d]);
+        [2, 0, 0, 0].into_iter().chain(bytes).collect()
+    }
+    let place = Place::new();
+    let file = path("d/f");
+    fs::write(place.at("pfs/d/f"), "text").unwrap();
+    let open = fs::File::options()
+        .write(true)
+        .open(place.at("pfs/d/f"))
+        .unwrap();
+    let asker = Cred {
+        uid: 1501,
+        gid: 1501,
+        groups: Vec::new(),
+    };
+    for turn in 0..16u64 {
+        let rights = [0, 4, 6, 2][turn as usize % 4];
+        match sys::set_xattr(open.as_fd(), access_list::XATTR, &list(rights)) {
+            Err(Errno::OPNOTSUPP) => {
+                println!("skipped: the temporary folder has no access control lists");
+                return;
+            }
+            set => set.unwrap(),
+        }
+        // It is believed after a while, which ends at each change.
+        for pause in [0, 60 * (turn % 3), 1] {
+            std::thread::sleep(std::time::Duration::from_millis(pause));
+            let attr = place.1.attr_in(&file, None, Some(&asker)).unwrap().unwrap();
+            let granted = (0..8u8).filter(|want| attr.granted.unwrap() >> want & 1 == 1);
+            assert!(granted.eq((0..8).filter(|want| rights & want == *want)));
+        }
+    }
+}

@@ -3,14 +3,12 @@
 use crate::ServerHandle;
 use crate::limits::{DESCRIPTORS_LOOKED_AT, INLINE_REMOVAL};
 use crate::namespace::State;
-use forebay_core::access_list::matters;
 use forebay_core::facts::{Attr, Cred, Facts, Through};
 use forebay_core::path::TreePath;
 use forebay_core::record::{BridgeId, ObjectName, Token};
 use forebay_core::request::{Known, Look, World};
 use forebay_core::table::{TableError, Tables};
 use forebay_objects::{Shape, shape};
-use forebay_pfs::lists;
 use forebay_sys::{self as sys, Errno};
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -94,12 +92,16 @@ impl World for Hand<'_> {
         let objects = &self.server.objects;
         let look = || {
             let attr = objects.attr(object)?;
-            match self.cred().filter(|cred| matters(cred, &attr)) {
-                Some(cred) => {
+            let lists = self.server.lower.lists();
+            let Some(cred) = self.cred() else {
+                return Ok(attr);
+            };
+            match lists.known(attr, cred) {
+                Some(known) => Ok(known),
+                None => {
                     let opened = objects.open_object(object, libc::O_PATH | libc::O_NOFOLLOW)?;
-                    lists::with_list(opened.as_fd(), attr, cred)
+                    lists.read(opened.as_fd(), attr, cred)
                 }
-                None => Ok(attr),
             }
         };
         look().map_err(|e: Errno| e.raw_os_error())
