@@ -43,9 +43,18 @@ pub fn lines(job: &Job, files: &[FileFacts]) -> Lines {
     );
     let missing: u32 = job.ranks.launches.iter().map(|l| l.size - l.seen).sum();
     lines.add_if(missing > 0, "ranks_missing", missing);
-    let Coverage { seen, total } = coverage::of(job);
+    let Coverage {
+        seen,
+        total,
+        fetched,
+        fetched_at_start,
+    } = coverage::of(job);
     lines.add("coverage_read", format!("{}/{}", seen.0, total.0));
     lines.add("coverage_written", format!("{}/{}", seen.1, total.1));
+    if let Some(fetched) = fetched {
+        lines.add("fetched", fetched);
+        lines.add_if(fetched_at_start > 0, "fetched_at_start", fetched_at_start);
+    }
     let buffer = buffer(job);
     lines.add_if(buffer.is_some(), "buffer", buffer.unwrap_or_default());
     degradation(job, &mut lines);

@@ -66,6 +66,9 @@ pub struct CommandEnd {
     pub read_bytes: u64,
     /// The same for `wchar`.
     pub written_bytes: u64,
+    /// The same for `read_bytes`, which were fetched from storage; `None` if an earlier recorder did not note them.
+    #[serde(default)]
+    pub fetched_bytes: Option<u64>,
 }
 
 impl Note {

@@ -14,7 +14,7 @@ mod timeline;
 
 pub use busy::{Bounds, Busy};
 pub use collective::{Avoided, Calls, Collective, Prediction};
-pub use coverage::{Coverage, Unplaced};
+pub use coverage::{Coverage, Fetched, Unplaced};
 pub use programs::Program;
 pub use timeline::{Segment, Timeline, TimelineSource, Trace};
 

@@ -2,7 +2,7 @@
 
 use crate::Report;
 use crate::findings::NOTHING_RECORDED;
-use crate::model::{Avoided, Collective, Coverage};
+use crate::model::{Avoided, Collective, Coverage, Fetched};
 use crate::units::{self, bytes, number, percent};
 
 /// How much of the kernel's count was recorded.
@@ -23,6 +23,20 @@ pub(crate) fn coverage_text(coverage: &Coverage) -> String {
     } else {
         format!("unknown: {seen} seen, the kernel's count ({total}) is older")
     }
+}
+
+/// How much of what the job read came from storage.
+pub(crate) fn fetched_text(fetched: &Fetched) -> String {
+    let (delivered, asked) = (bytes(fetched.bytes), bytes(fetched.asked));
+    if fetched.bytes >= fetched.asked {
+        return format!(
+            "delivered {delivered} by the kernel's count; calls read {asked} from files"
+        );
+    }
+    format!(
+        "delivered {delivered}, by the kernel's count, of the {asked} that calls read from files; the rest was in memory, \
+         or on a file system without this count (FUSE)"
+    )
 }
 
 /// What the collective layer did with a file.

@@ -4,7 +4,9 @@ use crate::Report;
 use crate::account::{TimeSplit, split_of};
 use crate::findings::{Finding, NOTHING_RECORDED, Severity};
 use crate::model::{BUCKET_NAMES, FileUse, Interface, Layer, Sharing};
-use crate::sentences::{avoided_text, collective_text, coverage_text, is_unknown, nothing_found};
+use crate::sentences::{
+    avoided_text, collective_text, coverage_text, fetched_text, is_unknown, nothing_found,
+};
 use crate::text::{shorten, wrap};
 use crate::units::{self, bytes, number, percent, share};
 use std::fmt::Write as _;
@@ -306,6 +308,9 @@ fn facts(page: &mut Page, report: &Report) {
     page.row("slowest", &slowest_text(report));
     if let Some(coverage) = job.coverage {
         page.row("coverage", &coverage_text(&coverage));
+        if let Some(fetched) = coverage.fetched {
+            page.row("storage", &fetched_text(&fetched));
+        }
     }
 }
 

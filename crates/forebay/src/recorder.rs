@@ -144,6 +144,7 @@ impl Recorder {
             signal: status.and_then(|s| s.signal()),
             read_bytes: calls.read,
             written_bytes: calls.written,
+            fetched_bytes: Some(calls.fetched),
         });
         self.save();
     }

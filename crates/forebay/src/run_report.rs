@@ -35,6 +35,9 @@ pub struct CallBytes {
     pub read: u64,
     /// Bytes written.
     pub written: u64,
+    /// Bytes that were fetched from storage (`read_bytes`), which the report of a run does not tell: its log does.
+    #[serde(skip)]
+    pub fetched: u64,
 }
 
 impl CallBytes {
@@ -49,6 +52,7 @@ impl CallBytes {
         CallBytes {
             read: field("rchar:"),
             written: field("wchar:"),
+            fetched: field("read_bytes:"),
         }
     }
 
@@ -57,6 +61,7 @@ impl CallBytes {
         CallBytes {
             read: self.read.saturating_sub(before.read),
             written: self.written.saturating_sub(before.written),
+            fetched: self.fetched.saturating_sub(before.fetched),
         }
     }
 }

@@ -225,6 +225,31 @@ fn a_recorder_that_was_killed_leaves_a_log_until_the_last_sign_of_life() {
 }
 
 #[test]
+fn bytes_fetched_from_storage_are_those_of_the_recorder_or_else_of_each_process() {
+    let with_end = |change: fn(&mut Option<CommandEnd>)| {
+        let mut stage = Stage::new();
+        let mut child = image(20, 1, "sim");
+        child.parent = 10;
+        stage.table(&image(10, 1, "sh"), |does| {
+            does.fetched(100, 1000);
+            does.write("/d/x", 0, 1, 500);
+        });
+        stage.table(&child, |does| does.fetched(30, 700));
+        change(&mut stage.recording("node1").note.end);
+        let (_, log) = stage.collect();
+        let line = |key| log.job.metadata.get(key).map(str::to_owned);
+        (line("fetched"), line("fetched_at_start"))
+    };
+    let code = Some("130".to_owned());
+    let noted = with_end(|end| end.as_mut().unwrap().fetched_bytes = Some(1234));
+    assert_eq!(noted, (Some("1234".to_owned()), code.clone()));
+    // Of the 1,000 bytes of the shell 700 are those of its child, which count once.
+    assert_eq!(with_end(|end| *end = None), (Some("1000".to_owned()), code));
+    // A recorder that did not note it.
+    assert_eq!(with_end(|_| ()), (None, None));
+}
+
+#[test]
 fn the_job_id_is_the_number_of_the_batch_job() {
     let mut stage = Stage::new();
     stage.recording("node1").note.batch_job = Some("123[4].server".to_owned());

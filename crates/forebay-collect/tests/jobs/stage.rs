@@ -4,7 +4,7 @@ use darshan_log::Log;
 use forebay_collect::naming::Moment;
 use forebay_collect::recording::{CommandEnd, Note, Recording};
 use forebay_collect::{Collected, Error, collect};
-use forebay_count::layout::{H_END, H_END_CODE, Kind};
+use forebay_count::layout::{H_END, H_END_CODE, H_IO_FIRST, H_IO_LAST, Kind};
 use forebay_count::table::{Birth, Bulk, InMemory, Name};
 use forebay_count::{Event, Op, Table, event};
 use std::fs;
@@ -71,6 +71,13 @@ impl Image {
 pub struct Does<'t>(Table<'t>);
 
 impl Does<'_> {
+    /// Bytes that the process had fetched from storage when its table began, and in the end.
+    pub fn fetched(&self, first: u64, last: u64) {
+        // The fifth figure of /proc/self/io.
+        self.0.put(H_IO_FIRST + 4, first);
+        self.0.put(H_IO_LAST + 4, last);
+    }
+
     /// A call that takes a millisecond, `at_ms` after the start of the table.
     pub fn call(&self, name: &str, op: Op, offset: i64, bytes: i64, at_ms: u64) {
         let name = Name::of(name.as_bytes());

@@ -6,7 +6,7 @@ use crate::account::{TimeSplit, split_of};
 use crate::findings::{Finding, Severity};
 use crate::model::{BUCKET_NAMES, Job, Layer, Timeline};
 use crate::plots::Plots;
-use crate::sentences::{coverage_text, is_unknown, nothing_found};
+use crate::sentences::{coverage_text, fetched_text, is_unknown, nothing_found};
 use crate::terminal::{least_rate, while_in_io};
 use crate::text::shorten;
 use crate::units::{self, bytes, number, percent, share};
@@ -575,6 +575,7 @@ pub(super) fn about(report: &Report) -> Markup {
                     p { "Seconds lost are estimates with a stated formula; they say where to look first, not what a change will bring." }
                     @if let Some(coverage) = job.coverage {
                         p { "Coverage: " (coverage_text(&coverage)) "." }
+                        @if let Some(fetched) = coverage.fetched { p { "Storage " (fetched_text(&fetched)) "." } }
                     } @else {
                         p { "Coverage is unknown: this log does not say how many bytes the kernel counted. mmap, io_uring and direct "
                             "system calls may be missing." }

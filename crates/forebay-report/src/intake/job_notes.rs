@@ -1,6 +1,6 @@
 //! Reads what a log says about its job, beside counters.
 
-use crate::model::{Coverage, Job, ModuleFacts, Program, Unplaced};
+use crate::model::{Coverage, Fetched, Job, ModuleFacts, Program, Unplaced};
 use crate::text::printable;
 use darshan_log::file_facts::ProgramEnd;
 use darshan_log::{Log, ModuleId};
@@ -120,14 +120,12 @@ pub(super) fn launches(log: &Log, is_mpi: bool, first: u32, ranks: u32) -> (Vec<
     (found, (at - first).max(1))
 }
 
-/// `coverage_read=SEEN/TOTAL` and `coverage_written=SEEN/TOTAL`, bytes.
+/// `coverage_read=SEEN/TOTAL`, `coverage_written=SEEN/TOTAL` and `fetched=BYTES`, bytes.
 pub(super) fn coverage(metadata: &BTreeMap<String, String>) -> Option<Coverage> {
-    let mut sum = Coverage {
-        seen: 0,
-        total: 0,
-        elsewhere: 0,
-    };
+    let number = |key: &str| -> Option<u64> { metadata.get(key)?.trim().parse().ok() };
+    let mut sum = Coverage::default();
     let mut is_known = false;
+    let mut read = 0;
     for key in ["coverage_read", "coverage_written"] {
         let Some((seen, total)) = metadata.get(key).and_then(|text| text.split_once('/')) else {
             continue;
@@ -136,6 +134,9 @@ pub(super) fn coverage(metadata: &BTreeMap<String, String>) -> Option<Coverage> 
             sum.seen = sum.seen.saturating_add(seen);
             sum.total = sum.total.saturating_add(total);
             is_known = true;
+            if key == "coverage_read" {
+                read = seen.max(total);
+            }
         }
     }
     for key in [
@@ -146,9 +147,13 @@ pub(super) fn coverage(metadata: &BTreeMap<String, String>) -> Option<Coverage> 
         "launchers_read",
         "launchers_written",
     ] {
-        let bytes = metadata.get(key).and_then(|text| text.parse().ok());
-        sum.elsewhere = sum.elsewhere.saturating_add(bytes.unwrap_or(0));
+        sum.elsewhere = sum.elsewhere.saturating_add(number(key).unwrap_or(0));
     }
+    sum.fetched = number("fetched").map(|bytes| Fetched {
+        bytes,
+        at_start: number("fetched_at_start").unwrap_or(0),
+        asked: read.saturating_sub(number("no_files_read").unwrap_or(0)),
+    });
     is_known.then_some(sum)
 }
 
@@ -219,6 +224,36 @@ pub(super) fn file_system(log: &Log, name: &[u8]) -> (String, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_fetched_is_known_only_beside_what_calls_have_read() {
+        let of = |lines: &[(&str, &str)]| {
+            let lines = lines
+                .iter()
+                .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+            coverage(&lines.collect())
+        };
+        assert_eq!(of(&[("fetched", "7")]), None);
+        let read = ("coverage_read", "90/100");
+        let written = ("coverage_written", "1/1000");
+        assert_eq!(of(&[read, written]).unwrap().fetched, None);
+        let lines = [
+            read,
+            written,
+            ("fetched", "70"),
+            ("fetched_at_start", "5"),
+            ("no_files_read", "20"),
+        ];
+        let fetched = Fetched {
+            bytes: 70,
+            at_start: 5,
+            asked: 80,
+        };
+        assert_eq!(of(&lines).unwrap().fetched, Some(fetched));
+        // Of a process that was killed the kernel's count is older than that of the recorder.
+        let killed = of(&[("coverage_read", "90/10"), ("fetched", "70")]).unwrap();
+        assert_eq!(killed.fetched.unwrap().asked, 90);
+    }
 
     #[test]
     fn what_was_degraded_is_told_apart_by_what_it_means_for_the_sums() {

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 /// Bytes that the recorder saw, of those the kernel counted for the same processes.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Coverage {
     /// Bytes recorded.
     pub seen: u64,
@@ -11,6 +11,20 @@ pub struct Coverage {
     pub total: u64,
     /// Bytes of those recorded that were of no file of the job: pipes, terminals, the system's files, those of launchers.
     pub elsewhere: u64,
+    /// What the kernel fetched from storage; `None` if the log does not say so.
+    pub fetched: Option<Fetched>,
+}
+
+/// Bytes that the kernel fetched from storage for the job's processes (`read_bytes` of `/proc/PID/io`), and what the job
+/// asked for. Block file systems and NFS account what they fetch, FUSE does not.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Fetched {
+    /// Bytes fetched.
+    pub bytes: u64,
+    /// Those of them that were fetched before a program made its first call: its code.
+    pub at_start: u64,
+    /// Bytes that calls of the job have read, by the kernel's count, less those from pipes and terminals.
+    pub asked: u64,
 }
 
 /// Calls that the recorder counted, and that are in no record of a file: it had no memory for one, or could not get at it.

@@ -317,6 +317,7 @@ impl Generator {
             }
             let seen = self.random.wide();
             note("coverage_read", &format!("{seen}/{}", self.random.wide()));
+            note("fetched", &self.random.wide().to_string());
             note("nnodes", &(1 + self.random.below(9)).to_string());
         } else {
             note("lib_ver", "3.5.0");

@@ -4,6 +4,7 @@ use crate::common::PYTHON;
 use crate::job::{Job, only, record, record_command, write};
 use crate::stage::{Stage, finish};
 use std::fs;
+use std::io::Write as _;
 
 #[test]
 fn the_programs_of_a_pipeline_are_all_counted_and_all_in_the_tree() {
@@ -144,4 +145,48 @@ fn coverage_is_near_one_for_calls_of_libc_and_lower_for_raw_system_calls() {
     let (seen, total) = Job::of(&stage).coverage("coverage_written");
     assert!(total >= (64 << 20) as f64, "{seen} of {total}");
     assert!(seen / total < 0.1, "{seen} of {total}");
+}
+
+/// A block file system accounts what it fetches, for the process and for those that wait for it. So the count of a child of a
+/// child is in that of the recorder, and it is there once.
+#[test]
+fn bytes_of_a_cold_file_are_noted_once_however_deep_their_reader() {
+    const SIZE: u64 = 32 << 20;
+    let stage = Stage::new();
+    let reader = format!(
+        "import os
+def fetched(): return int(open('/proc/self/io').read().split('\\nread_bytes: ')[1].split()[0])
+fd = os.open('cold', os.O_RDONLY)
+os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+before = fetched()
+for at in range(0, {SIZE}, 1 << 20): os.pread(fd, 1 << 20, at)
+print(fetched() - before)
+"
+    );
+    fs::write(stage.path("reader.py"), reader).unwrap();
+    let file = fs::File::create(stage.path("cold")).unwrap();
+    (&file).write_all(&vec![b'x'; SIZE as usize]).unwrap();
+    file.sync_all().unwrap();
+    drop(file);
+    let said = record(
+        &stage,
+        &format!("bash -c '{PYTHON} reader.py > delivered; true'; true"),
+    );
+    said.ends_with(0);
+    let delivered = fs::read_to_string(stage.path("delivered")).unwrap();
+    let delivered: u64 = delivered.trim().parse().unwrap();
+    forebay_testkit::skip_unless!(
+        delivered >= SIZE / 2,
+        "the file system of {} does not account what it fetches, or keeps it in memory: {delivered} of {SIZE} bytes",
+        stage.path("cold").display()
+    );
+    let job = Job::of(&stage);
+    let number = |key: &str| job.line(key).parse::<u64>().unwrap_or(0);
+    let without_code = number("fetched") - number("fetched_at_start");
+    assert!(
+        (delivered..2 * delivered).contains(&without_code),
+        "{delivered} were fetched by the reader, {} noted, {} of them code",
+        number("fetched"),
+        number("fetched_at_start")
+    );
 }

@@ -10,7 +10,7 @@ fn low_coverage_is_said_below_nine_tenths_if_it_is_about_more_than_libraries() {
         job.coverage = Some(Coverage {
             seen,
             total,
-            elsewhere: 0,
+            ..Coverage::default()
         });
         job.clone()
     };
@@ -42,7 +42,7 @@ fn a_job_of_which_nothing_was_recorded_says_so_loudly() {
         Some(Coverage {
             seen: 0,
             total,
-            elsewhere: 0,
+            ..Coverage::default()
         })
     };
     job.coverage = unseen(128 << 10);
@@ -68,7 +68,7 @@ fn more_seen_than_the_kernel_counted_is_no_coverage_of_100_percent() {
     job.coverage = Some(Coverage {
         seen: 800 << 20,
         total: 10_000,
-        elsewhere: 0,
+        ..Coverage::default()
     });
     assert!(
         report(&job).contains("unknown: 800 MiB seen"),
@@ -78,7 +78,7 @@ fn more_seen_than_the_kernel_counted_is_no_coverage_of_100_percent() {
     job.coverage = Some(Coverage {
         seen: 99,
         total: 100,
-        elsewhere: 0,
+        ..Coverage::default()
     });
     assert!(report(&job).contains("99 %: 99 B seen"), "{}", report(&job));
 }
