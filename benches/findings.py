@@ -68,6 +68,7 @@ CASES = {
     "repeated-reads": alone("repeated-reads"),
     "read-by-many": alone("read-by-many"),
     "frequent-fsync": alone("frequent-fsync"),
+    "fsync-bursts": alone("fsync-bursts"),
     "stdio-bulk": alone("stdio-bulk"),
     "metadata-time": alone("metadata-time", "stat-storm"),
     "repeated-opens": alone("repeated-opens"),

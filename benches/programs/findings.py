@@ -21,6 +21,7 @@ WORKERS = 2
 CHECKPOINTS = 6
 CHECKPOINT_BLOCKS = 50
 COMPUTE_SECONDS = 1.5
+SYNCING = 4
 
 
 def opened(folder, name, flags=os.O_CREAT | os.O_WRONLY):
@@ -43,10 +44,10 @@ def forget(folder, name):
     os.close(fd)
 
 
-def in_workers(work):
+def in_workers(work, workers=WORKERS):
     """Runs it in some processes at once."""
     pids = []
-    for rank in range(WORKERS):
+    for rank in range(workers):
         pid = os.fork()
         if pid == 0:
             work(rank)
@@ -159,6 +160,21 @@ def frequent_fsync(folder, mended):
             os.fsync(fd)
     os.fsync(fd)
     os.close(fd)
+
+
+def fsync_bursts(folder, mended):
+    """Processes that each write a checkpoint in five steps, and wait until it is on the disk."""
+
+    def work(rank):
+        block = os.urandom(32 * MIB)
+        for step in range(5):
+            fd = opened(folder, f"checkpoint{step}.{rank}")
+            os.write(fd, block)
+            if not mended:
+                os.fsync(fd)
+            os.close(fd)
+
+    in_workers(work, SYNCING)
 
 
 def stdio_bulk(folder, mended):
@@ -316,6 +332,7 @@ PROGRAMS = {
     "repeated-reads": repeated_reads,
     "read-by-many": read_by_many,
     "frequent-fsync": frequent_fsync,
+    "fsync-bursts": fsync_bursts,
     "stdio-bulk": stdio_bulk,
     "metadata-time": metadata_time,
     "repeated-opens": repeated_opens,

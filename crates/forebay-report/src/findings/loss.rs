@@ -50,6 +50,8 @@ pub(super) struct Loss<'a> {
     pub seconds: f64,
     /// That rank; `None` if all ranks lost the same.
     pub rank: Option<u32>,
+    /// Seconds of each rank.
+    pub by_rank: Vec<f64>,
     /// Files by seconds lost per rank that touched them, most first.
     pub files: Vec<(&'a FileUse, f64)>,
 }
@@ -89,9 +91,10 @@ pub(super) fn slowest_path<'a>(
     let mut running = 0.0;
     let mut worst = (0.0, None);
     let mut least = f64::INFINITY;
-    for (rank, (own, border)) in own.iter().zip(&borders).enumerate() {
+    for (rank, (own, border)) in own.iter_mut().zip(&borders).enumerate() {
         running += border;
-        let seconds = own + running;
+        *own += running;
+        let seconds = *own;
         least = least.min(seconds);
         if seconds > worst.0 {
             worst = (seconds, Some(rank as u32));
@@ -100,6 +103,7 @@ pub(super) fn slowest_path<'a>(
     Loss {
         seconds: worst.0,
         rank: worst.1.filter(|_| worst.0 - least > 1e-9),
+        by_rank: own,
         files,
     }
 }

@@ -18,6 +18,7 @@ mod quality;
 mod requests;
 mod rereads;
 mod storms;
+mod syncs;
 mod thresholds;
 mod timeline;
 mod unexplained;
@@ -150,6 +151,8 @@ struct Subject<'a> {
 
 /// Most files that a finding names.
 const NAMED_FILES: usize = 5;
+/// Most ranks that a finding names.
+const NAMED_RANKS: usize = 5;
 /// Most seconds that a finding compares.
 const MOST_MEASURED: usize = 8;
 
@@ -164,6 +167,7 @@ pub fn find(job: &Job, account: &Account, limits: &Thresholds) -> Vec<Finding> {
     let rules: &[fn(&Subject) -> Vec<Finding>] = &[
         quality::rules,
         requests::rules,
+        syncs::rules,
         rereads::rules,
         metadata::rules,
         storms::rules,

@@ -78,7 +78,6 @@ pub(super) fn rules(subject: &Subject) -> Vec<Finding> {
     }
     found.extend(misaligned(subject));
     found.extend(switches(subject));
-    found.extend(syncs(subject));
     found
 }
 
@@ -498,60 +497,6 @@ fn switches(subject: &Subject) -> Option<Finding> {
         subject,
         "files written by the job are updated on local storage",
     );
-    Some(finding)
-}
-
-/// Seconds in fsync, which a log adds to those of writes. The longest write is that of a write alone, so that all writes
-/// together took no more than so many of the longest.
-fn sync_seconds(one: &FileUse) -> f64 {
-    let (write, syncs) = (&one.total.write, one.total.syncs as f64);
-    let as_a_write = write.seconds * share(syncs, syncs + write.ops as f64);
-    if write.longest <= 0.0 {
-        return as_a_write;
-    }
-    let measured = write.seconds - write.ops as f64 * write.longest;
-    as_a_write.max(measured)
-}
-
-fn syncs(subject: &Subject) -> Option<Finding> {
-    let limits = subject.limits;
-    let hits: Vec<&FileUse> = lowest(subject, Interface::has_pattern)
-        .filter(|one| {
-            let total = &one.total;
-            total.syncs > 0 && total.syncs as f64 >= limits.syncs_per_write * total.write.ops as f64
-        })
-        .collect();
-    let total: u64 = hits.iter().map(|one| one.total.syncs).sum();
-    if total < limits.syncs {
-        return None;
-    }
-    let writes: u64 = hits.iter().map(|one| one.total.write.ops).sum();
-    let loss = slowest_path(subject, hits.iter().copied(), Part::Write, sync_seconds);
-    let mut finding = Finding::of_loss(
-        subject,
-        "frequent-fsync",
-        format!(
-            "Frequent fsync: {} for {}",
-            units::count(total, "call", "calls"),
-            units::count(writes, "write", "writes")
-        ),
-        &loss,
-        "time to write (which includes fsync) less the writes, each taken for as long as the longest one; at least \
-         x fsyncs / (fsyncs + writes), as if an fsync cost as much as a write".to_owned(),
-    );
-    finding.evidence = vec![format!(
-        "in {}",
-        units::count(hits.len() as u64, "file", "files")
-    )];
-    finding.files = loss.evidence(subject, |one| {
-        format!(
-            "{} fsyncs, {} writes",
-            number(one.total.syncs),
-            number(one.total.write.ops)
-        )
-    });
-    finding.advice = "Sync once per checkpoint, at the end, not after each piece.".to_owned();
-    finding.setting = buffer_setting(subject, "fsync waits for local storage only");
     Some(finding)
 }
 

@@ -5,6 +5,7 @@ mod containers;
 mod data;
 mod layers;
 mod ranks;
+mod syncs;
 
 use super::*;
 use crate::model::*;
@@ -427,32 +428,6 @@ fn a_file_waits_by_its_longest_call_and_not_by_the_mean() {
     uses.last_mut().unwrap().total.longest_call = 12.0;
     fires(&of_record, "waiting-opens");
     is_silent(&of_record, "stat-storm");
-}
-
-#[test]
-fn fsync_storms_are_found() {
-    let mut total = writes(1000, 1 << 20, 11.0);
-    total.syncs = 100;
-    about(
-        fires(&with_own(total.clone()), "frequent-fsync").seconds_lost,
-        1.0,
-    );
-    // Where writes are known to be short, the rest of the time is that of fsync.
-    total.write.longest = 0.002;
-    about(
-        fires(&with_own(total.clone()), "frequent-fsync").seconds_lost,
-        9.0,
-    );
-    total.write.longest = 0.5;
-    about(
-        fires(&with_own(total.clone()), "frequent-fsync").seconds_lost,
-        1.0,
-    );
-    total.syncs = 99;
-    is_silent(&with_own(total.clone()), "frequent-fsync");
-    total.syncs = 100;
-    total.write.ops = 1001;
-    is_silent(&with_own(total), "frequent-fsync");
 }
 
 #[test]

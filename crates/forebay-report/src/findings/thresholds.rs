@@ -64,6 +64,8 @@ pub struct Thresholds {
     pub syncs: u64,
     /// fsync calls per write.
     pub syncs_per_write: f64,
+    /// Share of the run time that a rank waits in fsync, however few calls that are.
+    pub sync_wait_share: f64,
     /// Share of the run time in which only few ranks still do I/O at the end.
     pub tail_share: f64,
     /// Share of the ranks that counts as few.
@@ -112,6 +114,7 @@ impl Default for Thresholds {
             stdio_bytes: 100 << 20,
             syncs: 100,
             syncs_per_write: 0.1,
+            sync_wait_share: 0.02,
             tail_share: 0.05,
             tail_ranks: 0.1,
             burst_bytes_share: 0.8,

@@ -251,6 +251,11 @@ fn cadence(line: &Timeline, starts: &[usize], held: f64, waited: f64) -> Option<
     ))
 }
 
+/// True if the finding on short bursts is there.
+pub(super) fn has_bursts(subject: &Subject) -> bool {
+    bursts(subject).is_some()
+}
+
 /// Least number of columns; a coarser timeline does not show bursts.
 const LEAST_BINS: usize = 20;
 

@@ -81,6 +81,10 @@ fn proof(report: &Report, plots: &Plots, one: &Finding) -> Option<(&'static str,
             "Seconds of opening each file",
             html! { div .wide-labels { (measured(one, at)) } },
         ),
+        "fsync-bursts" => (
+            "Seconds in fsync, at least",
+            html! { div .wide-labels { (measured(one, at)) } },
+        ),
         "slow-target" => (
             "Seconds of a file on each storage target",
             measured(one, at),
