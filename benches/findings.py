@@ -69,6 +69,8 @@ CASES = {
     "read-by-many": alone("read-by-many"),
     "frequent-fsync": alone("frequent-fsync"),
     "fsync-bursts": alone("fsync-bursts"),
+    "read-ahead": alone("read-ahead"),
+    "read-ahead-by-pieces": alone("read-ahead"),
     "stdio-bulk": alone("stdio-bulk"),
     "metadata-time": alone("metadata-time", "stat-storm"),
     "repeated-opens": alone("repeated-opens"),

@@ -22,6 +22,7 @@ CHECKPOINTS = 6
 CHECKPOINT_BLOCKS = 50
 COMPUTE_SECONDS = 1.5
 SYNCING = 4
+RECORD_PIECE = 16 << 10
 
 
 def opened(folder, name, flags=os.O_CREAT | os.O_WRONLY):
@@ -177,6 +178,31 @@ def fsync_bursts(folder, mended):
     in_workers(work, SYNCING)
 
 
+def scattered_records(folder, advise, pieces):
+    """Reads 3,000 records of 32 KiB, at random places of a file that is not in memory, in so many pieces each."""
+    forget(folder, "input")
+    fd = opened(folder, "input", os.O_RDONLY)
+    if advise:
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
+    size = 2 * RECORD_PIECE
+    # Never two that are neighbours.
+    places = random.Random(1).sample(range(256 * MIB // size // 2), 3000)
+    for place in places:
+        for piece in range(pieces):
+            os.pread(fd, size // pieces, place * 2 * size + piece * size // pieces)
+    os.close(fd)
+
+
+def read_ahead(folder, mended):
+    """Two adjacent reads make the kernel read ahead. It is told not to."""
+    scattered_records(folder, mended, 2)
+
+
+def read_ahead_by_pieces(folder, mended):
+    """The same; mended, each record is read in one piece."""
+    scattered_records(folder, False, 1 if mended else 2)
+
+
 def stdio_bulk(folder, mended):
     libc = ctypes.CDLL(None)
     libc.fopen.restype = ctypes.c_void_p
@@ -307,6 +333,8 @@ def prepare(name, folder):
         "read-write-switches": 16 * MIB,
         "repeated-reads": 64 * MIB,
         "read-by-many": 128 * MIB,
+        "read-ahead": 256 * MIB,
+        "read-ahead-by-pieces": 256 * MIB,
         "metadata-time": MIB,
     }
     if name in sizes:
@@ -333,6 +361,8 @@ PROGRAMS = {
     "read-by-many": read_by_many,
     "frequent-fsync": frequent_fsync,
     "fsync-bursts": fsync_bursts,
+    "read-ahead": read_ahead,
+    "read-ahead-by-pieces": read_ahead_by_pieces,
     "stdio-bulk": stdio_bulk,
     "metadata-time": metadata_time,
     "repeated-opens": repeated_opens,

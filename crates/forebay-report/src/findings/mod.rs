@@ -15,6 +15,7 @@ mod layers;
 mod loss;
 mod metadata;
 mod quality;
+mod read_ahead;
 mod requests;
 mod rereads;
 mod storms;
@@ -168,6 +169,7 @@ pub fn find(job: &Job, account: &Account, limits: &Thresholds) -> Vec<Finding> {
         quality::rules,
         requests::rules,
         syncs::rules,
+        read_ahead::rules,
         rereads::rules,
         metadata::rules,
         storms::rules,

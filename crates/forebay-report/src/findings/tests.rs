@@ -5,6 +5,7 @@ mod containers;
 mod data;
 mod layers;
 mod ranks;
+mod read_ahead;
 mod syncs;
 
 use super::*;

@@ -66,6 +66,10 @@ pub struct Thresholds {
     pub syncs_per_write: f64,
     /// Share of the run time that a rank waits in fsync, however few calls that are.
     pub sync_wait_share: f64,
+    /// Bytes that the kernel fetched from storage, as a multiple of those that the job read from files.
+    pub fetched_factor: f64,
+    /// Bytes that it must have fetched beyond those for the finding.
+    pub fetched_bytes: u64,
     /// Share of the run time in which only few ranks still do I/O at the end.
     pub tail_share: f64,
     /// Share of the ranks that counts as few.
@@ -115,6 +119,8 @@ impl Default for Thresholds {
             syncs: 100,
             syncs_per_write: 0.1,
             sync_wait_share: 0.02,
+            fetched_factor: 1.5,
+            fetched_bytes: 16 << 20,
             tail_share: 0.05,
             tail_ranks: 0.1,
             burst_bytes_share: 0.8,

@@ -89,9 +89,11 @@ fn proof(report: &Report, plots: &Plots, one: &Finding) -> Option<(&'static str,
             "Seconds of a file on each storage target",
             measured(one, at),
         ),
-        "random-reads" | "random-writes" | "misaligned-writes" | "read-write-switches" => {
-            ("Order of requests, all files", access::order_plot(report)?)
-        }
+        "random-reads"
+        | "random-writes"
+        | "misaligned-writes"
+        | "read-write-switches"
+        | "read-ahead" => ("Order of requests, all files", access::order_plot(report)?),
         "repeated-reads" | "read-by-many" | "read-modify-write" | "data-set-amplification" => {
             ("Bytes by interface, all files", access::bytes_plot(report))
         }
