@@ -85,7 +85,7 @@ fn read_ahead(subject: &Subject) -> Option<Finding> {
         ),
         format!(
             "fetched by the kernel's count: {}, less {} for code of programs that start and for the ends of writes; code that is \
-             loaded later can't be told apart",
+             loaded later, and reads by io_uring, libaio or splice, can't be told apart",
             bytes(fetched.bytes),
             bytes(other.min(fetched.bytes))
         ),
