@@ -25,6 +25,7 @@ mod merge;
 mod metadata;
 mod mounts;
 pub mod naming;
+mod nodes;
 mod programs;
 mod ranks;
 pub mod recording;

@@ -7,6 +7,7 @@ use crate::job::Job;
 use crate::job_facts;
 use crate::merge::Seen;
 use crate::mounts;
+use crate::nodes::RankSums;
 use crate::programs;
 use crate::sharing::FileUsers;
 use crate::uncounted_calls;
@@ -33,11 +34,13 @@ pub fn write<W: Write + Seek>(job: &Job, sink: W) -> Result<W, Error> {
     for (key, value) in lines.fitted() {
         header.metadata.insert(&key, &value)?;
     }
+    let mounts = mounts(job);
+    let mut sums = RankSums::new(job, mounts.clone());
     let mut writer = LogWriter::new(
         sink,
         &header,
         &job.command_line().replace('\0', " "),
-        &mounts(job),
+        &mounts,
     )?;
     let heat_names = [Kind::Posix, Kind::Mpiio, Kind::Stdio].map(heat_name);
     let names: BTreeMap<u64, &[u8]> = job
@@ -50,40 +53,53 @@ pub fn write<W: Write + Seek>(job: &Job, sink: W) -> Result<W, Error> {
     for (id, name) in names {
         writer.name(id, name)?;
     }
-    write_kind::<Posix, W>(&mut writer, job, &sharing, Kind::Posix, |_, _| {})?;
-    write_kind::<MpiIo, W>(&mut writer, job, &sharing, Kind::Mpiio, |_, _| {})?;
-    write_kind::<H5f, W>(&mut writer, job, &sharing, Kind::H5f, |_, _| {})?;
-    write_kind::<H5d, W>(&mut writer, job, &sharing, Kind::H5d, |record, file_id| {
-        record.extra = Parent { file_id };
-    })?;
-    write_kind::<PnetcdfFile, W>(&mut writer, job, &sharing, Kind::PnetcdfFile, |_, _| {})?;
+    write_kind::<Posix, W>(&mut writer, &mut sums, &sharing, Kind::Posix, |_, _| {})?;
+    write_kind::<MpiIo, W>(&mut writer, &mut sums, &sharing, Kind::Mpiio, |_, _| {})?;
+    write_kind::<H5f, W>(&mut writer, &mut sums, &sharing, Kind::H5f, |_, _| {})?;
+    write_kind::<H5d, W>(
+        &mut writer,
+        &mut sums,
+        &sharing,
+        Kind::H5d,
+        |record, file_id| {
+            record.extra = Parent { file_id };
+        },
+    )?;
+    write_kind::<PnetcdfFile, W>(
+        &mut writer,
+        &mut sums,
+        &sharing,
+        Kind::PnetcdfFile,
+        |_, _| {},
+    )?;
     write_kind::<PnetcdfVar, W>(
         &mut writer,
-        job,
+        &mut sums,
         &sharing,
         Kind::PnetcdfVar,
         |record, file_id| {
             record.extra = Parent { file_id };
         },
     )?;
-    write_kind::<Stdio, W>(&mut writer, job, &sharing, Kind::Stdio, |_, _| {})?;
+    write_kind::<Stdio, W>(&mut writer, &mut sums, &sharing, Kind::Stdio, |_, _| {})?;
     write_heat(&mut writer, job)?;
     let trailer = Facts {
         files: facts,
         lines: all_lines,
         programs: programs::of(job),
-        notes: notes(job),
+        notes: notes(job, &sums),
     };
     writer.trailing(&trailer.encode())?;
     Ok(writer.finish()?.0)
 }
 
 /// What Darshan's format has no place for, in JSON; `forebay-report` reads it.
-fn notes(job: &Job) -> Vec<(String, String)> {
+fn notes(job: &Job, sums: &RankSums) -> Vec<(String, String)> {
     let mut notes = vec![
         ("calls".to_owned(), uncounted_calls::note(job)),
         ("busy".to_owned(), busy::note(job)),
     ];
+    notes.extend(sums.note().map(|note| ("nodes".to_owned(), note)));
     if !job.tables.collective.is_empty() {
         let told = serde_json::Value::from(job.tables.collective.clone());
         notes.push(("collective".to_owned(), told.to_string()));
@@ -131,7 +147,7 @@ fn mounts(job: &Job) -> Vec<Mount> {
 /// Writes all records of one interface: those of each rank, then those that all ranks share.
 fn write_kind<M, W>(
     writer: &mut LogWriter<W>,
-    job: &Job,
+    sums: &mut RankSums,
     sharing: &FileUsers,
     kind: Kind,
     set_parent: fn(&mut Record<M>, u64),
@@ -140,10 +156,12 @@ where
     M: CounterModule + Module<Record = Record<M>>,
     W: Write + Seek,
 {
+    let job = sums.job();
     let mut shared: BTreeMap<u64, Reducer<M>> = BTreeMap::new();
     let mut is_folded = false;
     for (&rank, members) in &job.members {
         for record in records_of(job, rank, members, kind, set_parent)? {
+            sums.add(rank, kind, &record);
             match sharing.is_shared(kind, record.id, rank) {
                 Some(true) => shared.entry(record.id).or_default().add(&record),
                 Some(false) => writer.record::<M>(&record)?,

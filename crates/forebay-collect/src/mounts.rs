@@ -108,7 +108,7 @@ fn unescape(text: &str) -> String {
     String::from_utf8_lossy(&plain).into_owned()
 }
 
-fn mount_of(all: &[Mount], path: &str) -> Option<usize> {
+pub fn mount_of(all: &[Mount], path: &str) -> Option<usize> {
     let path = Path::new(path);
     (0..all.len())
         .filter(|&at| path.starts_with(&all[at].path))

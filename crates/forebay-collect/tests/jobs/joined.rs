@@ -163,6 +163,48 @@ fn one_launch_on_two_hosts_is_one_job() {
 }
 
 #[test]
+fn a_job_of_several_hosts_tells_where_each_rank_ran_and_what_it_moved_there() {
+    let mut stage = Stage::new();
+    for (rank, mut image) in ranks(4) {
+        image.host = if rank < 2 { "node2" } else { "node1" };
+        image.key = "prterun-node1-99@1";
+        stage.table(&image, |does| {
+            for n in 0..=u64::from(rank) {
+                does.write("/pfs/out", 0, 10, 2 * n);
+            }
+            does.read("/pfs/in", 0, 7, 100);
+        });
+    }
+    let (_, log) = stage.collect();
+    // The log has joined what the four ranks wrote.
+    assert_eq!(written(&log, "/pfs/out"), [(-1, 100)].into());
+    let facts = log.facts().unwrap().unwrap();
+    let note: serde_json::Value = serde_json::from_str(facts.note("nodes").unwrap()).unwrap();
+    assert_eq!(note["hosts"], serde_json::json!(["node1", "node2"]));
+    assert_eq!(note["mounts"], serde_json::json!(["/"]));
+    let ranks = serde_json::json!([[0, 1], [1, 1], [2, 0], [3, 0]]);
+    assert_eq!(note["ranks"], ranks);
+    let ms = 1_000_000;
+    let work = serde_json::json!([
+        [0, "POSIX", 0, 1, 7, ms, 1, 10, ms, 0],
+        [1, "POSIX", 0, 1, 7, ms, 2, 20, 2 * ms, 0],
+        [2, "POSIX", 0, 1, 7, ms, 3, 30, 3 * ms, 0],
+        [3, "POSIX", 0, 1, 7, ms, 4, 40, 4 * ms, 0],
+    ]);
+    assert_eq!(note["work"], work);
+}
+
+#[test]
+fn a_job_of_one_host_has_no_note_of_nodes() {
+    let mut stage = Stage::new();
+    for (_, image) in ranks(2) {
+        stage.table(&image, |does| does.write("/pfs/out", 0, 10, 1));
+    }
+    let (_, log) = stage.collect();
+    assert_eq!(log.facts().unwrap().unwrap().note("nodes"), None);
+}
+
+#[test]
 fn work_before_and_after_two_launches_comes_after_their_ranks() {
     let mut stage = Stage::new();
     let write = |does: &Does| does.write("/d/x", 0, 1, 1);
