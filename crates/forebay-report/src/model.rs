@@ -9,12 +9,16 @@ mod collective;
 mod coverage;
 mod launches;
 mod layers;
+mod locks;
+mod placement;
 mod programs;
 mod timeline;
 
 pub use busy::{Bounds, Busy};
 pub use collective::{Avoided, Calls, Collective, Prediction};
 pub use coverage::{Coverage, Fetched, Unplaced};
+pub use locks::{LockedFile, Locks, RankWrites, Writes};
+pub use placement::{Amount, Placement, Work};
 pub use programs::Program;
 pub use timeline::{Segment, Timeline, TimelineSource, Trace};
 
@@ -635,6 +639,10 @@ pub struct Job {
     pub timelines: Vec<Timeline>,
     /// Traces, in the order of [`Interface`].
     pub traces: Vec<Trace>,
+    /// Where ranks ran; `None` if that is unknown, or if it was one node.
+    pub placement: Option<Placement>,
+    /// Which writes may have waited for locks; `None` if there is no trace of every write, or if one node has made all.
+    pub locks: Option<Locks>,
 }
 
 impl Job {

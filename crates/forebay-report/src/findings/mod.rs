@@ -12,8 +12,13 @@ mod collective;
 mod containers;
 mod late;
 mod layers;
+mod locks;
 mod loss;
 mod metadata;
+mod mounts;
+mod nodes;
+mod pace;
+mod places;
 mod quality;
 mod read_ahead;
 mod requests;
@@ -177,6 +182,9 @@ pub fn find(job: &Job, account: &Account, limits: &Thresholds) -> Vec<Finding> {
         collective::rules,
         timeline::rules,
         layers::rules,
+        nodes::rules,
+        mounts::rules,
+        locks::rules,
         containers::rules,
         late::rules,
         requests::layer_rules,

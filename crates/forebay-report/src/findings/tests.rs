@@ -4,6 +4,7 @@ mod calls;
 mod containers;
 mod data;
 mod layers;
+mod places;
 mod ranks;
 mod read_ahead;
 mod syncs;

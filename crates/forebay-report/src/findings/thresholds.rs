@@ -36,6 +36,12 @@ pub struct Thresholds {
     pub amplified_writes: f64,
     /// Time of the files of a storage target, as a multiple of the median.
     pub slow_target: f64,
+    /// Time of a request and of a byte on a node, as a multiple of the median.
+    pub slow_node: f64,
+    /// Time of a request and of a byte on a mount point, as a multiple of the median of those of its type.
+    pub slow_mount: f64,
+    /// Time of a write in lock units of several nodes, as a multiple of one in units of one node.
+    pub lock_slowdown: f64,
     /// Opens of a file by the same rank.
     pub opens_per_rank: f64,
     /// Files of a rank.
@@ -104,6 +110,9 @@ impl Default for Thresholds {
             unexplained_share: 0.2,
             amplified_writes: 1.5,
             slow_target: 3.0,
+            slow_node: 3.0,
+            slow_mount: 3.0,
+            lock_slowdown: 1.5,
             opens_per_rank: 10.0,
             files_per_rank: 100.0,
             small_file_bytes: 1_048_576.0,

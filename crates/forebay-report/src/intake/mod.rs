@@ -9,6 +9,8 @@ mod collective;
 mod counters;
 mod group;
 mod job_notes;
+mod locks;
+mod placement;
 mod timeline;
 mod trace;
 mod uses;
@@ -18,11 +20,12 @@ use crate::text::printable;
 use calls::Calls;
 use counters::{Places, natural, seconds};
 use darshan_log::{
-    CounterModule, Daos, Dfs, DxtMpiio, DxtPosix, DxtRecord, H5d, Heatmap, Log, Lustre, Module,
-    MpiIo, PnetcdfVar, Posix, Record, Stdio, derive, record_id,
+    CounterModule, Daos, Dfs, DxtMpiio, DxtPosix, H5d, Heatmap, Log, Lustre, Module, MpiIo,
+    PnetcdfVar, Posix, Record, Stdio, derive, record_id,
 };
 pub use group::group;
 use job_notes::{file_system, has_exact_sums, launches, note_job, note_modules};
+use placement::PlacementBuilder;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use timeline::Canvas;
 use trace::Thinner;
@@ -81,6 +84,7 @@ pub fn job(logs: &[NamedLog]) -> Job {
     let mut intake = Intake::new(&order);
     for (named, seat) in order.iter().zip(intake.seats.clone()) {
         intake.note_names(named.log);
+        intake.placement.add_log(named.log, seat);
         intake.add_facts(named.log, seat);
         intake.add_heatmaps(named.log, seat);
         intake.add_trace::<DxtPosix>(named.log, seat, Interface::Posix);
@@ -99,7 +103,11 @@ pub fn job(logs: &[NamedLog]) -> Job {
         intake.add_stripes(named.log);
     }
     intake.add_calls();
-    intake.finish()
+    let ids = std::mem::take(&mut intake.ids);
+    let seated: Vec<(&NamedLog, Seat)> = order.into_iter().zip(intake.seats.clone()).collect();
+    let mut job = intake.finish();
+    job.locks = locks::of(&job, &seated, &ids);
+    job
 }
 
 struct Intake {
@@ -120,6 +128,7 @@ struct Intake {
     calls: Vec<Calls>,
     /// How many logs tell when their ranks were in I/O.
     busy_logs: usize,
+    placement: PlacementBuilder,
 }
 
 impl Intake {
@@ -205,6 +214,7 @@ impl Intake {
             dropped: 0,
             calls: Vec::new(),
             busy_logs: 0,
+            placement: PlacementBuilder::default(),
         }
     }
 
@@ -279,6 +289,8 @@ impl Intake {
         if let Some(times) = busy::of(facts.note(busy::NOTE).unwrap_or_default()) {
             self.add_busy(times, seat);
         }
+        let nodes = facts.note(placement::NOTE).unwrap_or_default();
+        self.placement.add_note(nodes, seat);
         let told = facts.note(collective::NOTE).unwrap_or_default();
         self.job.collective.extend(collective::of(told));
         for (key, value) in &facts.lines {
@@ -337,59 +349,6 @@ impl Intake {
                     let start = at as f64 * width + seat.shift;
                     canvas.add(rank, is_write, start, start + width, *bytes as f64);
                 }
-            }
-        }
-    }
-
-    fn add_trace<M: Module<Record = DxtRecord>>(
-        &mut self,
-        log: &Log,
-        seat: Seat,
-        interface: Interface,
-    ) {
-        let Some(module) = log.module(M::ID) else {
-            return;
-        };
-        let (ranks, end) = (self.job.ranks, self.job.run_seconds);
-        for record in log.records::<M>() {
-            let record = match record {
-                Ok(record) => record,
-                Err(error) => return self.damaged("trace", &error),
-            };
-            let (file, rank) = (self.file(record.id), seat.rank(record.rank));
-            if self.traced_hosts.len() < MOST_HOSTS && !record.hostname.is_empty() {
-                self.traced_hosts
-                    .insert(printable(record.hostname.as_bytes()));
-            }
-            self.traced_ranks.insert(rank);
-            let canvas = self
-                .traced
-                .entry(interface)
-                .or_insert_with(|| Canvas::new(interface, TimelineSource::Trace, ranks, end, 0.0));
-            let (thinner, is_partial) = self
-                .traces
-                .entry(interface)
-                .or_insert_with(|| (Thinner::new(interface), false));
-            *is_partial |= module.partial;
-            let writes = record.writes.iter().map(|one| (one, true));
-            for (one, is_write) in writes.chain(record.reads.iter().map(|one| (one, false))) {
-                let segment = Segment {
-                    rank,
-                    file,
-                    is_write,
-                    offset: u64::try_from(one.offset).ok(),
-                    length: natural(one.length),
-                    start: seconds(one.start) + seat.shift,
-                    end: seconds(one.end).max(seconds(one.start)) + seat.shift,
-                };
-                canvas.add(
-                    rank,
-                    is_write,
-                    segment.start,
-                    segment.end,
-                    segment.length as f64,
-                );
-                thinner.add(segment);
             }
         }
     }
@@ -458,7 +417,9 @@ impl Intake {
                 fastest,
             );
         } else {
-            layer.add_rank(file, counters, seat.rank(record.rank));
+            let rank = seat.rank(record.rank);
+            self.place_record(rank, layer.interface(), file, &counters);
+            layer.add_rank(file, counters, rank);
         }
     }
 
@@ -570,6 +531,8 @@ impl Intake {
             .into_values()
             .filter_map(|(thinner, is_partial)| thinner.finish(is_partial))
             .collect();
+        let is_traced = has_whole_trace(&self.job);
+        self.job.placement = self.placement.finish(is_traced);
         // Only a trace of every rank names every node.
         if self.job.hosts.is_empty() && self.traced_ranks.len() == ranks as usize {
             self.job.hosts = self.traced_hosts.into_iter().collect();
@@ -594,6 +557,17 @@ impl Intake {
             self.job.run_seconds = last_sign_of_life(&self.job);
         }
         self.job
+    }
+}
+
+/// True if the trace of system calls has all that counters have.
+fn has_whole_trace(job: &Job) -> bool {
+    let mut traces = job.traces.iter();
+    let trace = traces.find(|trace| trace.interface == Interface::Posix);
+    let counted = job.layer(Interface::Posix).map(|layer| layer.total().ops());
+    match (trace, counted) {
+        (Some(trace), Some(counted)) => !trace.is_partial && trace.recorded >= counted,
+        _ => false,
     }
 }
 

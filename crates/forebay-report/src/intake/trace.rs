@@ -1,6 +1,11 @@
 //! Reduces a trace of any length to a bounded size: every k-th request, and the slowest ones.
 
-use crate::model::{Interface, Segment, Trace};
+use super::counters::{natural, seconds};
+use super::timeline::Canvas;
+use super::{Intake, MOST_HOSTS, Seat};
+use crate::model::{Interface, Segment, TimelineSource, Trace};
+use crate::text::printable;
+use darshan_log::{DxtRecord, Log, Module};
 
 /// Most requests that are kept, beside the slowest.
 const MOST_KEPT: usize = 20_000;
@@ -97,6 +102,64 @@ fn order(a: &Segment, b: &Segment) -> std::cmp::Ordering {
         .then(a.file.cmp(&b.file))
         .then(a.offset.cmp(&b.offset))
         .then(a.is_write.cmp(&b.is_write))
+}
+
+impl Intake {
+    /// Adds the requests of a trace.
+    pub(super) fn add_trace<M: Module<Record = DxtRecord>>(
+        &mut self,
+        log: &Log,
+        seat: Seat,
+        interface: Interface,
+    ) {
+        let Some(module) = log.module(M::ID) else {
+            return;
+        };
+        let (ranks, end) = (self.job.ranks, self.job.run_seconds);
+        for record in log.records::<M>() {
+            let record = match record {
+                Ok(record) => record,
+                Err(error) => return self.damaged("trace", &error),
+            };
+            let (file, rank) = (self.file(record.id), seat.rank(record.rank));
+            if self.traced_hosts.len() < MOST_HOSTS && !record.hostname.is_empty() {
+                self.traced_hosts
+                    .insert(printable(record.hostname.as_bytes()));
+            }
+            self.traced_ranks.insert(rank);
+            let mount = &self.job.files[file].mount;
+            self.placement.add_trace(rank, interface, mount, &record);
+            let canvas = self
+                .traced
+                .entry(interface)
+                .or_insert_with(|| Canvas::new(interface, TimelineSource::Trace, ranks, end, 0.0));
+            let (thinner, is_partial) = self
+                .traces
+                .entry(interface)
+                .or_insert_with(|| (Thinner::new(interface), false));
+            *is_partial |= module.partial;
+            let writes = record.writes.iter().map(|one| (one, true));
+            for (one, is_write) in writes.chain(record.reads.iter().map(|one| (one, false))) {
+                let segment = Segment {
+                    rank,
+                    file,
+                    is_write,
+                    offset: u64::try_from(one.offset).ok(),
+                    length: natural(one.length),
+                    start: seconds(one.start) + seat.shift,
+                    end: seconds(one.end).max(seconds(one.start)) + seat.shift,
+                };
+                canvas.add(
+                    rank,
+                    is_write,
+                    segment.start,
+                    segment.end,
+                    segment.length as f64,
+                );
+                thinner.add(segment);
+            }
+        }
+    }
 }
 
 #[cfg(test)]
