@@ -146,6 +146,7 @@ fn a_trace_tells_a_slow_node_of_a_file_that_all_ranks_share() {
     let mended = with_node(2.0).report();
     about(slow.seconds_lost, slowest(&report) - slowest(&mended));
     assert_eq!(found(&mended, "slow-node"), None);
+    assert!(report.html().contains("for the same work on each node"));
 }
 
 #[test]
@@ -157,6 +158,7 @@ fn a_trace_tells_writes_in_lock_units_of_several_nodes() {
     assert!(locks.title.starts_with("8,000 writes"), "{}", locks.title);
     let units = "500 of 1,012 units of 1.0 MiB, 8,000 of 16,000 writes";
     assert_eq!(locks.files[0].detail, units);
+    assert!(report.html().contains("Seconds of a write"));
     // The unit of a file without stripes is its alignment, which all writes keep.
     let mut aligned = in_turns(80.0);
     aligned.stripes.clear();

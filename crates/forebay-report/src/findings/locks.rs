@@ -91,7 +91,6 @@ fn ping_pong(subject: &Subject, locks: &Locks) -> Option<Finding> {
     let mut finding = priced(subject, locks, &sizes, &title)
         .or_else(|| unpriced(subject, locks, &sizes, &title))?;
     finding.evidence = evidence(locks, &sizes);
-    finding.sizes = Some(sizes.map(|one| one.contended.requests));
     finding.files = files(subject, locks);
     finding.advice = advice(subject);
     let by_layer =
@@ -128,7 +127,7 @@ fn priced(
     let lost_seconds = |bucket: &usize| sizes[*bucket].contended.seconds * lost[*bucket];
     let bucket = (0..BUCKETS).max_by(|a, b| lost_seconds(a).total_cmp(&lost_seconds(b)))?;
     let named = |writes: &Writes, nodes: &str| Measured {
-        name: format!("a write of {} in a unit of {nodes}", BUCKET_NAMES[bucket]),
+        name: format!("{}, unit of {nodes}", BUCKET_NAMES[bucket]),
         seconds: mean(writes),
     };
     finding.measured = vec![

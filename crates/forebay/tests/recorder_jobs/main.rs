@@ -12,4 +12,5 @@ mod mpi;
 mod pools;
 mod pydarshan;
 mod runs;
+mod slow_node;
 mod trees;

@@ -89,6 +89,19 @@ fn proof(report: &Report, plots: &Plots, one: &Finding) -> Option<(&'static str,
             "Seconds of a file on each storage target",
             measured(one, at),
         ),
+        "slow-node" => (
+            "Seconds of a rank for the same work on each node",
+            measured(one, at),
+        ),
+        "slow-mount" => (
+            "Seconds of the same work on each mount point",
+            html! { div .wide-labels { (measured(one, at)) } },
+        ),
+        "lock-ping-pong" if one.measured.is_empty() => return None,
+        "lock-ping-pong" => (
+            "Seconds of a write",
+            html! { div .wide-labels { (measured(one, at)) } },
+        ),
         "random-reads"
         | "random-writes"
         | "misaligned-writes"
