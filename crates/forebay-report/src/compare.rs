@@ -99,8 +99,9 @@ fn warnings(before: &Report, after: &Report) -> Vec<String> {
     }
     if before.job.ranks != after.job.ranks {
         warnings.push(format!(
-            "different numbers of processes: {} and {}",
-            before.job.ranks, after.job.ranks
+            "different numbers of processes: {} before, {} after",
+            before.job.all_text(),
+            after.job.all_text()
         ));
     }
     if let (Some(a), Some(b)) = (before.job.nodes, after.job.nodes)
@@ -127,12 +128,17 @@ fn warnings(before: &Report, after: &Report) -> Vec<String> {
     warnings
 }
 
+/// A text that speaks of ranks, in words that fit the processes of both runs.
+fn say(before: &Report, after: &Report, text: &str) -> String {
+    before.job.say(&after.job.say(text))
+}
+
 fn figures(before: &Report, after: &Report) -> Vec<Figure> {
     let mut all = Vec::new();
     let mut add = |key: String, name: String, unit: Unit, of: &dyn Fn(&Report) -> Option<f64>| {
         all.push(Figure {
             key,
-            name,
+            name: say(before, after, &name),
             unit,
             before: of(before),
             after: of(after),
@@ -347,4 +353,82 @@ fn missing<'f>(these: &'f [Finding], those: &[Finding]) -> Vec<&'f Finding> {
         .iter()
         .filter(|one| those.iter().all(|other| other.code != one.code))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::findings::Thresholds;
+    use crate::model::{Job, Timeline, TimelineSource};
+    use crate::sample::*;
+
+    fn report(mut job: Job) -> Report {
+        for rank in 0..job.ranks {
+            let counters = writes(20_000, 2_000_000, f64::from(rank + 1) * 10.0);
+            let name = format!("/pfs/out.{rank}");
+            by_rank(&mut job, Interface::Posix, &name, rank, counters);
+        }
+        let cells = job.ranks as usize * 2;
+        job.timelines.push(Timeline {
+            interface: Interface::Posix,
+            source: TimelineSource::Heatmap,
+            bin_seconds: 50.0,
+            bins: 2,
+            ranks_per_row: 1,
+            read: vec![0.0; cells],
+            written: vec![1e6; cells],
+            last_active: vec![None; job.ranks as usize],
+        });
+        Report::new(job, &Thresholds::default())
+    }
+
+    /// True if a text speaks of ranks, outside of tags and of what scripts read.
+    fn speaks_of_ranks(text: &str) -> bool {
+        let shown = text.split("<script").next().unwrap_or_default();
+        let shown = shown.split("</style>").last().unwrap_or_default();
+        let shown = shown.split('<').map(|part| match part.split_once('>') {
+            Some((_, text)) => text,
+            None => part,
+        });
+        shown
+            .flat_map(|part| part.split(|c: char| !c.is_alphanumeric()))
+            .any(|word| matches!(word, "rank" | "ranks"))
+    }
+
+    #[test]
+    fn without_mpi_nothing_speaks_of_ranks() {
+        let (before, after) = (report(plain_job(3)), report(plain_job(1)));
+        let comparison = compare(&before, &after);
+        assert_eq!(
+            comparison.warnings[0],
+            "different numbers of processes: 3 processes before, 1 process after"
+        );
+        let html = comparison.html();
+        for text in [
+            &comparison.text(),
+            &html,
+            &before.html(),
+            &before.long_text(),
+        ] {
+            assert!(!speaks_of_ranks(text), "{text}");
+        }
+        assert!(comparison.text().contains("I/O time, slowest process"));
+        assert!(html.contains(r#""who":"process""#) && !html.contains(r#""who":"rank""#));
+        // The names of figures in the JSON do not depend on the job.
+        assert!(comparison.json()["figures"]["slowest_rank_seconds"].is_object());
+    }
+
+    #[test]
+    fn ranks_stay_ranks_and_are_processes_beside_those_of_a_plain_job() {
+        let (mpi, plain) = (report(mpi_job(2)), report(plain_job(1)));
+        assert!(
+            compare(&mpi, &mpi)
+                .text()
+                .contains("I/O time, slowest rank")
+        );
+        assert!(speaks_of_ranks(&mpi.html()));
+        let mixed = compare(&mpi, &plain);
+        assert!(mixed.text().contains("I/O time, slowest process"));
+        assert!(mixed.warnings[0].ends_with("2 ranks before, 1 process after"));
+    }
 }

@@ -52,6 +52,21 @@ pub fn json_in_html(json: &str) -> String {
     out
 }
 
+/// The same text with processes in the place of ranks.
+pub(crate) fn speak_of_processes(text: &str) -> String {
+    let words = text.split_inclusive(|c: char| !c.is_alphanumeric());
+    let words = words.map(|word| {
+        let bare = word.trim_end_matches(|c: char| !c.is_alphanumeric());
+        let end = &word[bare.len()..];
+        match bare {
+            "rank" => format!("process{end}"),
+            "ranks" => format!("processes{end}"),
+            _ => word.to_owned(),
+        }
+    });
+    words.collect()
+}
+
 /// Wraps a text between words into lines of at most `width` characters. A longer word gets a line of its own.
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
@@ -112,6 +127,14 @@ mod tests {
         let json = json_in_html("\"</script><!--<script>&\"");
         assert!(!json.contains('<') && !json.contains('&'), "{json}");
         assert!(json.contains("\\u003c/script\\u003e"));
+    }
+
+    #[test]
+    fn ranks_are_called_processes_and_other_words_stay() {
+        assert_eq!(
+            speak_of_processes("the mean rank's time; all ranks (rank 3), ranked, 'frank'"),
+            "the mean process's time; all processes (process 3), ranked, 'frank'"
+        );
     }
 
     #[test]

@@ -32,7 +32,8 @@ fn colours(browser: &mut Browser, canvas: &str) -> u64 {
 
 fn text(browser: &mut Browser, selector: &str) -> String {
     let text = browser.eval(&format!("document.querySelector({selector:?}).textContent"));
-    text.as_str().unwrap().to_owned()
+    // Numbers and their units are held together.
+    text.as_str().unwrap().replace('\u{a0}', " ")
 }
 
 #[test]
@@ -160,6 +161,70 @@ fn the_heat_map_is_drawn_and_can_be_read_by_arrow_keys() {
                   s.dispatchEvent(new Event('change')); })()",
     );
     assert_ne!(colours(&mut browser, "[data-heatmap] canvas"), both);
+    assert_eq!(browser.troubles(), Vec::<&Value>::new());
+}
+
+/// The texts that a heat map writes when it is drawn.
+fn written(browser: &mut Browser) -> Vec<String> {
+    let texts = browser.eval(
+        "(() => { const all = []; const of = CanvasRenderingContext2D.prototype; const real = of.fillText; \
+         of.fillText = function (text, ...at) { if (this.canvas.closest('[data-heatmap]')) all.push(text); \
+         return real.call(this, text, ...at); }; redraw(); of.fillText = real; return all; })()",
+    );
+    let texts = texts.as_array().unwrap().iter();
+    texts
+        .map(|one| one.as_str().unwrap().replace('\u{a0}', " "))
+        .collect()
+}
+
+#[test]
+fn the_shades_of_the_heat_map_are_told_below_it_in_both_scales() {
+    let report = full_job().report();
+    let Some((mut browser, ..)) = browser_on(&report.html()) else {
+        return;
+    };
+    browser.eval(
+        "(() => { const s = document.querySelector('select.line'); \
+         s.value = [...s.options].find((o) => o.text === 'POSIX').value; s.dispatchEvent(new Event('change')); })()",
+    );
+    // The values of the bar stand behind its name: nothing, then from the most down.
+    let bar = |browser: &mut Browser| {
+        let mut texts = written(browser);
+        let name = texts.iter().position(|text| text == "bytes in a cell");
+        texts.split_off(name.expect("a bar of shades") + 1)
+    };
+    let most = text(&mut browser, ".source");
+    let most = most.split("most in a cell ").nth(1).unwrap();
+    let most = most.split(';').next().unwrap();
+    let logarithmic = bar(&mut browser);
+    assert_eq!(logarithmic[..2], ["0", most]);
+    // A mebibyte would touch the label of the most.
+    assert_eq!(logarithmic[2..].join(" "), "1.0 KiB 1 B");
+    // A column of the bar is darker than the one at its left, in the middle of its height.
+    let ramp = "(() => { const c = document.querySelector('[data-heatmap] canvas'); const y = c.height - 26; \
+                const p = c.getContext('2d').getImageData(90, y, 200, 1).data; let n = 0; \
+                for (let i = 4; i < p.length; i += 4) if (p[i] > p[i - 4]) n += 1; \
+                return [n, p[0] - p[p.length - 4]]; })()";
+    let seen = browser.eval(ramp);
+    assert_eq!(seen[0], 0, "the bar gets lighter somewhere");
+    assert!(seen[1].as_i64().unwrap() > 80, "{seen}");
+    browser.eval(
+        "(() => { const s = document.querySelector('select.scale'); s.value = 'linear'; \
+                  s.dispatchEvent(new Event('change')); })()",
+    );
+    let linear = bar(&mut browser);
+    assert_eq!(linear[..2], ["0", most]);
+    assert_ne!(linear, logarithmic);
+    assert!(text(&mut browser, ".source").ends_with("shades linear"));
+    // By keyboard, a mark shows where the value of the chosen cell is.
+    let marked = "(() => { const c = document.querySelector('[data-heatmap] canvas'); const found = colour('--cursor'); \
+                  const [r, g, b] = channels(found); const p = c.getContext('2d').getImageData(0, c.height - 42, c.width, 14).data; \
+                  for (let i = 0; i < p.length; i += 4) if (p[i] === r && p[i+1] === g && p[i+2] === b) return true; \
+                  return false; })()";
+    assert_eq!(browser.eval(marked), false);
+    browser.eval("document.querySelector('[data-heatmap] canvas').focus()");
+    browser.press("ArrowRight");
+    assert_eq!(browser.eval(marked), true);
     assert_eq!(browser.troubles(), Vec::<&Value>::new());
 }
 
@@ -376,6 +441,45 @@ fn paper_has_whole_tables_and_what_was_closed_on_the_screen() {
     assert_eq!(cut, json!([]));
     browser.eval("window.dispatchEvent(new Event('afterprint'))");
     assert_eq!(browser.eval(closed), before);
+}
+
+#[test]
+fn no_line_breaks_between_a_number_and_its_unit() {
+    let mut sketch = full_job();
+    sketch.shared_file(b"/pfs/all", 900_000, 512);
+    let report = sketch.report();
+    let both = compare(&report, &report).html();
+    for html in [report.html(), both] {
+        let Some((mut browser, ..)) = browser_on(&html) else {
+            return;
+        };
+        // An ordinary blank is a place to break at. Names and commands keep theirs; text in SVG has one line.
+        let breakable = browser.eval(
+            "(() => { const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT); const found = []; \
+             while (walk.nextNode()) { const node = walk.currentNode; \
+             if (node.parentElement.closest('script, noscript, svg, code, .name, option')) continue; \
+             if (/\\d ([KMGTPE]iB|B|us|ms|s|min|h|%)(\\/s)?(?![A-Za-z])|[<>] \\d/.test(node.data)) found.push(node.data); } \
+             return found; })()",
+        );
+        assert_eq!(breakable, json!([]));
+    }
+}
+
+#[test]
+fn bars_of_one_list_have_the_same_length_for_the_whole_scale() {
+    let report = full_job().report();
+    let Some((mut browser, ..)) = browser_on(&report.html()) else {
+        return;
+    };
+    for width in [1366, 390] {
+        browser.window(width, 900);
+        let uneven = browser.eval(
+            "[...document.querySelectorAll('.picture, .bars')].filter((list) => { \
+             const wide = [...list.querySelectorAll(':scope > .bar-row > svg')].map((bar) => Math.round(bar.getBoundingClientRect().width)); \
+             return new Set(wide).size > 1 || wide.includes(0); }).map((list) => list.textContent.slice(0, 60))",
+        );
+        assert_eq!(uneven, json!([]), "at {width} pixels");
+    }
 }
 
 #[test]

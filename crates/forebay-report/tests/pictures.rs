@@ -63,7 +63,7 @@ fn a_job_of_which_nothing_was_recorded_is_unknown_on_its_page_and_not_at_rest() 
     job.metadata.insert("lib_ver", "forebay-0.1.0").unwrap();
     job.metadata.insert("processes", "0").unwrap();
     job.metadata.insert("coverage_read", "0/13000000").unwrap();
-    let html = sketch.report().html();
+    let html = sketch.report().html().replace('\u{a0}', " ");
     assert_eq!(html.matches(">unknown</div>").count(), 4);
     assert!(html.contains("Unknown: nothing was recorded of this job's I/O"));
     for claim in [
@@ -75,6 +75,7 @@ fn a_job_of_which_nothing_was_recorded_is_unknown_on_its_page_and_not_at_rest() 
     }
     // A job that did no I/O is known to have done none.
     let idle = Sketch::new(4, "idle").report().html();
+    let idle = idle.replace('\u{a0}', " ");
     assert!(idle.contains("0 % in I/O") && !idle.contains(">unknown</div>"));
 }
 
@@ -99,6 +100,34 @@ fn small_requests_are_proved_by_the_sizes_of_their_own_files_and_direction() {
     };
     assert_eq!(bars(&report.html()), 1);
     compared(&report, "small writes");
+}
+
+#[test]
+fn sharing_is_drawn_for_jobs_of_several_processes() {
+    let mut sketch = Sketch::new(4, "sharing");
+    sketch.own_file(b"/pfs/own", 1, 100, 1 << 20);
+    sketch.shared_file(b"/pfs/all", 400, 1 << 20);
+    let report = sketch.report();
+    let html = report.html();
+    let (_, rest) = html.split_once("<strong>Sharing</strong>").unwrap();
+    let (picture, _) = rest.split_once("</figure>").unwrap();
+    // One file of one rank, one of all; none is partly shared. Nothing was read.
+    for (place, bars, numbers) in [
+        ("/sharing/0/files", 1, 1),
+        ("/sharing/1/files", 1, 1),
+        ("/sharing/2/files", 0, 1),
+        ("/sharing/0/bytes_read", 0, 1),
+        ("/sharing/0/bytes_written", 1, 1),
+        ("/sharing/1/bytes_written", 1, 1),
+    ] {
+        let at = format!("data-json=\"{place}\"");
+        let found = picture.matches(&at).count();
+        assert_eq!(found, bars + numbers, "{place} in {picture}");
+    }
+    compared(&report, "sharing");
+    let mut alone = Sketch::new(1, "alone");
+    alone.own_file(b"/pfs/own", 0, 100, 1 << 20);
+    assert!(!alone.report().html().contains("<strong>Sharing</strong>"));
 }
 
 #[test]

@@ -40,6 +40,7 @@ use loss::Loss;
 
 use crate::account::Account;
 use crate::model::{BUCKET_NAMES, Job};
+use crate::text::speak_of_processes;
 use crate::units;
 use serde::Serialize;
 use std::collections::HashSet;
@@ -305,17 +306,7 @@ impl Finding {
         let texts = [&mut self.title, &mut self.estimate, &mut self.advice];
         let details = self.files.iter_mut().map(|file| &mut file.detail);
         for text in texts.into_iter().chain(&mut self.evidence).chain(details) {
-            let words = text.split_inclusive(|c: char| !c.is_alphanumeric());
-            let words = words.map(|word| {
-                let bare = word.trim_end_matches(|c: char| !c.is_alphanumeric());
-                let end = &word[bare.len()..];
-                match bare {
-                    "rank" => format!("process{end}"),
-                    "ranks" => format!("processes{end}"),
-                    _ => word.to_owned(),
-                }
-            });
-            *text = words.collect();
+            *text = speak_of_processes(text);
         }
     }
 

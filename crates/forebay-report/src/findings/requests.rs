@@ -149,7 +149,13 @@ fn common_sizes(loss: &Loss) -> Option<String> {
         .iter()
         .take(2)
         .filter(|(_, count)| *count > 0)
-        .map(|(size, count)| format!("{} ({} times)", bytes(*size), number(*count)))
+        .map(|(size, count)| {
+            format!(
+                "{} ({})",
+                bytes(*size),
+                units::count(*count, "time", "times")
+            )
+        })
         .collect();
     (!sizes.is_empty()).then(|| {
         format!(

@@ -12,14 +12,21 @@ function element(tag, attributes, ...children) {
   return made;
 }
 
+// A blank at which no line breaks: between a number and its unit.
+const NO_BREAK = "\u00a0";
+
 function bytes(n) {
   const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
   let step = 0;
   while (n >= 1023.95 && step + 1 < units.length) { n /= 1024; step += 1; }
-  return (step > 0 && n < 99.95 ? n.toFixed(1) : Math.round(n).toString()) + " " + units[step];
+  return (step > 0 && n < 99.95 ? n.toFixed(1) : Math.round(n).toString()) + NO_BREAK + units[step];
 }
 
 function seconds(s) {
+  return clock(s).replaceAll(" ", NO_BREAK);
+}
+
+function clock(s) {
   if (s <= 0) return "0 s";
   if (s < 0.0009995) return Math.round(s * 1e6) + " us";
   if (s < 0.00995) return (s * 1e3).toFixed(1) + " ms";
@@ -77,9 +84,9 @@ function prepare(canvas, height) {
   return { context, width, height };
 }
 
-// What a process with this number is called; a step beside the ranks has the name of its program.
-function rankName(rank) {
-  return (data.steps || {})[rank] || (data.who || "rank") + " " + rank;
+// What a process of a job is called by its number; a step beside the ranks has the name of its program.
+function rankName(rank, job) {
+  return job.steps[rank] || job.who + " " + rank;
 }
 
 function timeAxis(context, left, plotWidth, y, end, width, before = "") {

@@ -1,11 +1,11 @@
 //! The page of two runs.
 
-use super::{data, document, sections};
+use super::units::{self, in_one_piece, unbroken};
+use super::{data, document, timeline};
 use crate::Report;
 use crate::compare::{Comparison, lost};
 use crate::findings::Finding;
 use crate::text::shorten;
-use crate::units;
 use maud::{Markup, html};
 use serde_json::json;
 
@@ -24,7 +24,7 @@ pub(crate) fn page(comparison: &Comparison) -> String {
             @if !comparison.warnings.is_empty() {
                 section .notice aria-label="Warnings" {
                     strong { "These runs can't be compared fairly" }
-                    ul { @for warning in &comparison.warnings { li { (warning) } } }
+                    ul { @for warning in &comparison.warnings { li { (unbroken(warning)) } } }
                 }
             }
             section aria-labelledby="figures" {
@@ -34,9 +34,9 @@ pub(crate) fn page(comparison: &Comparison) -> String {
                     thead { tr { th .text scope="col" { "figure" } th scope="col" { "before" } th scope="col" { "after" } th scope="col" { "change" } } }
                     tbody { @for figure in &comparison.figures { tr {
                         th .text scope="row" { (figure.name) }
-                        td { (figure.show(figure.before)) }
-                        td { (figure.show(figure.after)) }
-                        td { (figure.change()) }
+                        td { (in_one_piece(&figure.show(figure.before))) }
+                        td { (in_one_piece(&figure.show(figure.after))) }
+                        td { (in_one_piece(&figure.change())) }
                     } } }
                 } }
             }
@@ -49,7 +49,7 @@ pub(crate) fn page(comparison: &Comparison) -> String {
                     div .scroll { table {
                         caption { "Seconds lost, estimated" }
                         thead { tr { th .text scope="col" { "finding" } th scope="col" { "before" } th scope="col" { "after" } } }
-                        tbody { @for (a, b) in comparison.still() { tr { th .text scope="row" { (a.code) } td { (lost(a)) } td { (lost(b)) } } } }
+                        tbody { @for (a, b) in comparison.still() { tr { th .text scope="row" { (a.code) } td { (in_one_piece(&lost(a))) } td { (in_one_piece(&lost(b))) } } } }
                     } }
                 }
             }
@@ -64,7 +64,7 @@ pub(crate) fn page(comparison: &Comparison) -> String {
         }
     };
     let data = json!({
-        "ranks": before.job.ranks.max(after.job.ranks).max(1),
+        "jobs": [data::processes(&before.job), data::processes(&after.job)],
         "timelines": [data::timelines(&before.job), data::timelines(&after.job)],
     });
     document("I/O before and after", &body, &data)
@@ -88,13 +88,10 @@ fn map(at: usize, report: &Report) -> Markup {
     if report.job.timelines.is_empty() {
         return html! { p { "The log has no times." } };
     }
-    sections::heat_map(
+    let when = if at == 0 { "before" } else { "after" };
+    timeline::heat_map(
         at,
-        if at == 0 {
-            "Heat map before"
-        } else {
-            "Heat map after"
-        },
+        &format!("Heat map {when}: bytes by {} and time", report.job.who()),
     )
 }
 
@@ -102,7 +99,7 @@ fn list(title: &str, findings: &[&Finding]) -> Markup {
     html! {
         h3 { (title) }
         @if findings.is_empty() { p { "None." } } @else {
-            ul { @for one in findings { li { (lost(one)) ": " (one.title) } } }
+            ul { @for one in findings { li { (unbroken(&format!("{}: {}", lost(one), one.title))) } } }
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The data that the scripts draw, as compact JSON: columns instead of rows, each folder once.
 
+use super::pictures::ranks_word;
 use crate::Report;
 use crate::model::{FileUse, Interface, Job, Sharing, Timeline, Trace};
 use serde_json::{Value, json};
@@ -35,25 +36,35 @@ pub(super) fn of_report(report: &Report) -> PageData {
     let left_out = rows.1;
     let files_remark = if left_out > 0 {
         format!(
-            "The {} files with most seconds and bytes; {} more are left out here, and in all sums and pictures.",
+            "The {} files with most seconds and bytes; {} left out here; sums and pictures count them, too.",
             crate::units::number(MOST_FILES as u64),
-            crate::units::number(left_out as u64)
+            crate::units::count(left_out as u64, "more is", "more are")
         )
     } else {
         "Every file, over all interfaces.".to_owned()
     };
     let mut json = files(job, &rows.0);
-    json["ranks"] = json!(job.ranks.max(1));
-    json["who"] = json!(if job.is_mpi() { "rank" } else { job.who() });
-    let steps = (0..job.ranks).filter(|number| job.serial_steps() > 0 && !job.is_rank(*number));
-    let steps = steps
-        .take(MOST_STEPS)
-        .map(|number| (number.to_string(), json!(job.name_of(number))));
-    json["steps"] = Value::Object(steps.collect());
+    json["jobs"] = json!([processes(job)]);
     json["interfaces"] = json!(INTERFACES.map(Interface::name));
     json["timelines"] = json!([timelines(job)]);
     json["traces"] = job.traces.iter().map(|one| trace(job, one)).collect();
     PageData { json, files_remark }
+}
+
+/// How many processes a job has, and how they are called: `who`, followed by the number, but steps beside ranks have the
+/// names of their programs.
+pub(super) fn processes(job: &Job) -> Value {
+    let steps = (0..job.ranks).filter(|number| job.serial_steps() > 0 && !job.is_rank(*number));
+    let steps: serde_json::Map<_, _> = steps
+        .take(MOST_STEPS)
+        .map(|number| (number.to_string(), json!(job.name_of(number))))
+        .collect();
+    json!({
+        "ranks": job.ranks.max(1),
+        "who": if job.rank_count() > 0 { "rank" } else { "process" },
+        "many": ranks_word(job),
+        "steps": steps,
+    })
 }
 
 /// Heat maps of a job.
@@ -293,11 +304,12 @@ fn trace(job: &Job, trace: &Trace) -> Value {
         .iter()
         .map(|one| names.number(&job.files[one.file].name))
         .collect();
-    let mut rule = trace.rule.clone().unwrap_or_else(|| {
-        format!(
+    let mut rule = trace.rule.clone().unwrap_or_else(|| match trace.recorded {
+        1 => "It is the only one of the log.".to_owned(),
+        n => format!(
             "All {} requests of the log are shown.",
-            crate::units::number(trace.recorded)
-        )
+            crate::units::number(n)
+        ),
     });
     if trace.is_partial {
         rule.push_str(" The trace ran out of memory: later requests are missing.");

@@ -51,7 +51,7 @@ function fileTable(files, uses) {
     if (files.stripes[i]) facts.push("stripes of " + bytes(files.stripes[i][0]) + " on " + files.stripes[i][1] + " targets");
     if (files.created[i] !== null) facts.push(files.created[i] ? "created by the job" : "existed before");
     if (files.size_at_open[i] !== null) facts.push(bytes(files.size_at_open[i]) + " at first open");
-    facts.push("times are sums over all ranks");
+    facts.push("times are sums over all " + data.jobs[0].many);
     return element("tr", { class: "details" }, element("td", { colspan: "9" }, element("p", {}, facts.join("; ")), table));
   }
 

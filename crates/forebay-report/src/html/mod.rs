@@ -10,6 +10,8 @@ mod data;
 mod pictures;
 mod programs;
 mod sections;
+mod timeline;
+mod units;
 
 use crate::Report;
 use crate::sentences::is_unknown;
@@ -44,15 +46,15 @@ pub(crate) fn page(report: &Report) -> String {
             (pictures::overview(report, &plots))
             (sections::findings(report, &plots))
             (pictures::access(report, &plots))
-            (sections::timeline(report))
+            (timeline::timeline(report))
             (sections::interfaces(report))
             (sections::sizes(report))
             (sections::sharing(report))
             (collective::collective(report))
             (sections::slowest(report))
-            (sections::files(&data.files_remark))
+            (sections::files(&data.files_remark, job))
             (programs::programs(job))
-            @if has_trace { (sections::trace()) }
+            @if has_trace { (sections::trace(job)) }
             (sections::about(report))
         }
     };

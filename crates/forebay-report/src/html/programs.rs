@@ -1,14 +1,15 @@
 //! The tree of the programs that a job has run; it opens without scripts.
 
+use super::units::{bytes, count, number, seconds};
 use crate::model::Job;
-use crate::units::{bytes, count, number, seconds};
 use darshan_log::file_facts::{heaviest, weights};
 use maud::{Markup, html};
 
 /// Most programs in the page: those that weigh most, with all that started them.
 const MOST_PROGRAMS: usize = 2_000;
-/// Most levels; programs below are left out. No browser nests without end.
-const MOST_LEVELS: usize = 40;
+/// Most levels that stand within each other; programs below follow one after the other, with the number of their level.
+/// No browser nests without end, and no page is wide enough.
+const MOST_LEVELS: usize = 20;
 
 /// The section; empty if there is no more than one program.
 pub(super) fn programs(job: &Job) -> Markup {
@@ -20,8 +21,8 @@ pub(super) fn programs(job: &Job) -> Markup {
     html! {
         section aria-labelledby="programs" {
             h2 #programs { "Programs" }
-            p .hint { "Who started whom. A program counts for the rank or process that is named; helpers count for the one that "
-                "started them. Times are seconds in calls on files. The one that weighs most is open." }
+            p .hint { "Who started whom. A program counts for the " (job.say("rank")) " that is named; helpers count for the one that "
+                "started them. Times are seconds in calls on files. The way to the one that weighs most is open." }
             (tree.level(&tree.roots, 0))
             @if left_out > 0 {
                 p { (number(left_out as u64)) " that did less I/O are left out." }
@@ -83,7 +84,7 @@ impl<'a> Tree<'a> {
                     li {
                         @let (images, below) = self.of_one_process(at);
                         @let shown = below.iter().filter(|at| self.is_shown[**at]).count();
-                        @if shown == 0 || depth >= MOST_LEVELS {
+                        @if shown == 0 {
                             (line(job, &images))
                         } @else {
                             details open[images.iter().any(|at| self.is_on_path[*at]) || depth < 2 && shown <= 20] {
@@ -91,11 +92,34 @@ impl<'a> Tree<'a> {
                                     (line(job, &images))
                                     " - " (count(below.len() as u64, "program below", "programs below"))
                                 }
-                                (self.level(below, depth + 1))
+                                @if depth + 1 < MOST_LEVELS { (self.level(below, depth + 1)) } @else { (self.flat(below)) }
                             }
                         }
                     }
                 }
+            }
+        }
+    }
+
+    /// Everything from the level behind the last nested one on, one after the other.
+    fn flat(&self, list: &[usize]) -> Markup {
+        let mut lines = Vec::new();
+        let mut waiting: Vec<(usize, usize)> = Vec::new();
+        let mut next = (list, MOST_LEVELS + 1);
+        loop {
+            let (below, level) = next;
+            let shown = below.iter().rev().filter(|at| self.is_shown[**at]);
+            waiting.extend(shown.map(|at| (*at, level)));
+            let Some((at, level)) = waiting.pop() else {
+                break;
+            };
+            let (images, below) = self.of_one_process(at);
+            lines.push((level, line(self.job, &images)));
+            next = (below, level + 1);
+        }
+        html! {
+            ul .programs .flat {
+                @for (level, line) in lines { li { span .soft { "level " (level) ": " } (line) } }
             }
         }
     }
@@ -178,7 +202,7 @@ mod tests {
         };
         assert!(at("bash job.sh") < at("alert(1)") && at("alert(1)") < at("gzip x"));
         assert!(page.contains(
-            "pid 7, process 0, from 500 ms to 1.5 s, exit 0, read 1.0 KiB, 250 ms in I/O"
+            "pid 7, process 0, from 500\u{a0}ms to 1.5\u{a0}s, exit 0, read 1.0\u{a0}KiB, 250\u{a0}ms in I/O"
         ));
     }
 
@@ -188,7 +212,11 @@ mod tests {
         for at in 0..10_000usize {
             job.programs.push(started_by(at.checked_sub(1), "deep"));
         }
-        assert!(programs(&job).into_string().matches("deep").count() <= MOST_LEVELS + 1);
+        let page = programs(&job).into_string();
+        assert_eq!(page.matches("deep").count(), MOST_PROGRAMS);
+        assert_eq!(page.matches("<details").count(), MOST_LEVELS);
+        assert!(page.contains("level 21: ") && page.contains("level 2000: "));
+        assert!(page.contains("8,000 that did less I/O are left out"));
         for one in &mut job.programs {
             one.parent = None;
         }
@@ -228,7 +256,7 @@ mod tests {
         );
         assert_eq!(page.matches("<li>").count(), MOST_PROGRAMS - 1);
         assert!(page.contains("<details open"), "the way to it is closed");
-        assert!(page.contains("read 2.0 KiB, wrote 1.0 GiB, 500 ms in I/O"));
+        assert!(page.contains("read 2.0\u{a0}KiB, wrote 1.0\u{a0}GiB, 500\u{a0}ms in I/O"));
         assert!(page.contains("3,003 that did less I/O are left out"));
     }
 

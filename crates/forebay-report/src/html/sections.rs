@@ -1,15 +1,15 @@
 //! The parts of the page that need no script: all but the drawings and the table of all files.
 
-use super::pictures::{self, value};
+use super::pictures::{self, ranks_word, value};
+use super::units::{self, bytes, in_one_piece, number, percent, share, unbroken};
 use crate::Report;
 use crate::account::{TimeSplit, split_of};
 use crate::findings::{Finding, Severity};
-use crate::model::{BUCKET_NAMES, Job, Layer, Timeline};
+use crate::model::{BUCKET_NAMES, Interface, Job, Layer};
 use crate::plots::Plots;
 use crate::sentences::{coverage_text, fetched_text, is_unknown, nothing_found};
 use crate::terminal::{least_rate, while_in_io};
 use crate::text::shorten;
-use crate::units::{self, bytes, number, percent, share};
 use maud::{Markup, html};
 
 /// Files in the table of slow ones.
@@ -76,19 +76,20 @@ pub(super) fn cards(report: &Report) -> Markup {
                 p { "read " (value("/moved/bytes_read", account.moved.bytes_read, &bytes(account.moved.bytes_read)))
                     ", wrote " (value("/moved/bytes_written", account.moved.bytes_written, &bytes(account.moved.bytes_written)))
                     ", " (value("/moved/files", account.moved.files, &number(account.moved.files)))
-                    (if account.moved.files == 1 { " file" } else { " files" })
+                    (if account.moved.files == 1 { "\u{a0}file" } else { "\u{a0}files" })
                     @if account.moved.directories > 0 {
-                        " and " (value("/moved/directories", account.moved.directories, &number(account.moved.directories))) " directories"
+                        " and " (value("/moved/directories", account.moved.directories, &number(account.moved.directories)))
+                        (if account.moved.directories == 1 { "\u{a0}directory" } else { "\u{a0}directories" })
                     } }
             }
             section .card {
                 h3 { "Speed" }
                 div .figure {
-                    @if let Some(rate) = account.mib_per_second() { (least_rate(report)) (value("/mib_per_second", rate, &mib(rate))) " MiB/s" } @else { "-" }
+                    @if let Some(rate) = account.mib_per_second() { (least_rate(report)) (value("/mib_per_second", rate, &mib(rate))) "\u{a0}MiB/s" } @else { "-" }
                 }
-                p { (while_in_io(report)) }
+                p { (unbroken(&while_in_io(report))) }
                 @if let Some(rate) = account.mib_per_second_per_node(job) {
-                    p { (value("/mib_per_second_per_node", rate, &mib(rate))) " MiB/s per compute node" }
+                    p { (value("/mib_per_second_per_node", rate, &mib(rate))) "\u{a0}MiB/s per compute node" }
                 }
             }
             section .card {
@@ -142,10 +143,9 @@ fn mib(rate: f64) -> String {
 }
 
 fn split_text(time: &TimeSplit, run: f64) -> String {
-    // No break between a number and its unit.
-    let of = |seconds: f64| percent(share(seconds, run)).replace(' ', "\u{a0}");
+    let of = |seconds: f64| percent(share(seconds, run));
     format!(
-        "read {}, write {}, metadata {}, else {}",
+        "read\u{a0}{}, write\u{a0}{}, metadata\u{a0}{}, else\u{a0}{}",
         of(time.read),
         of(time.write),
         of(time.metadata),
@@ -184,10 +184,17 @@ pub(super) fn notices(report: &Report) -> Markup {
     html! {
         @for finding in report.findings.iter().filter(|one| one.severity == Severity::Data) {
             section .notice aria-label="About the data" {
-                p { strong { (finding.title) } @for evidence in &finding.evidence { "; " (evidence) } ". " (finding.advice) }
+                p { strong { (unbroken(&finding.title)) } @for evidence in &finding.evidence { "; " (unbroken(evidence)) } ". " (unbroken(&finding.advice)) }
             }
         }
     }
+}
+
+/// A text that begins a paragraph.
+fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(|c| c.to_ascii_uppercase());
+    first.into_iter().chain(letters).collect()
 }
 
 /// All findings, the most costly ones open.
@@ -200,10 +207,10 @@ pub(super) fn findings(report: &Report, plots: &Plots) -> Markup {
         section aria-labelledby="findings" {
             h2 #findings { "Findings" }
             @if costly.is_empty() {
-                p { (nothing_found(report)) }
+                p { (capitalised(&unbroken(&nothing_found(report)))) }
             } @else {
-                @if let Some(unexplained) = &report.unexplained { p { (unexplained) } }
-                p .hint { "By seconds lost: how much quicker the slowest rank would have been, estimated from the job's own "
+                @if let Some(unexplained) = &report.unexplained { p { (capitalised(&unbroken(unexplained))) } }
+                p .hint { "By seconds lost: how much quicker the slowest " (report.job.who()) " would have been, estimated from the job's own "
                     "times. Estimates overlap and don't add up. Select one for evidence and advice." }
                 ol .findings { @for (i, one) in costly.iter().enumerate() { (finding(report, plots, one, i < OPEN_FINDINGS)) } }
             }
@@ -223,89 +230,25 @@ fn finding(report: &Report, plots: &Plots, one: &Finding, is_open: bool) -> Mark
             details .finding .(one.severity.name()) open[is_open] {
                 summary {
                     span .level { (one.severity.name()) }
-                    span .lost { (one.cost_text(&report.job)) }
-                    span { (one.title) }
+                    span .lost { (unbroken(&one.cost_text(&report.job))) }
+                    span { (unbroken(&one.title)) }
                 }
                 div .body {
-                    p .advice { (one.advice) }
+                    p .advice { (unbroken(&one.advice)) }
                     (pictures::of_finding(report, plots, one))
                     @if let Some(setting) = &one.setting { p { "With Forebay: " code { (setting) } } }
-                    @if !one.evidence.is_empty() { ul { @for evidence in &one.evidence { li { (evidence) } } } }
+                    @if !one.evidence.is_empty() { ul { @for evidence in &one.evidence { li { (unbroken(evidence)) } } } }
                     @if !one.files.is_empty() {
                         div .scroll { table {
                             caption { "Most costly files" }
                             thead { tr { th .text scope="col" { "file" } th .text scope="col" { "what it shows" } } }
-                            tbody { @for file in &one.files { tr { td .name { (file.name) } td .text { (file.detail) } } } }
+                            tbody { @for file in &one.files { tr { td .name { (file.name) } td .text { (unbroken(&file.detail)) } } } }
                         } }
                     }
-                    p .estimate { "Estimate (" (one.confidence.name()) " confidence): " (one.estimate) ". Rule: " code { (one.code) } "." }
+                    p .estimate { "Estimate (" (one.confidence.name()) " confidence): " (unbroken(&one.estimate)) ". Rule: " code { (one.code) } "." }
                 }
             }
         }
-    }
-}
-
-/// The heat map's frame; a script draws it.
-pub(super) fn timeline(report: &Report) -> Markup {
-    html! {
-        section aria-labelledby="timeline" {
-            h2 #timeline { "Timeline" }
-            @if report.job.timelines.is_empty() {
-                p { "The log has neither heat maps nor times of reads and writes." }
-            } @else {
-                p .hint { "Bytes by rank (down) and time (across); the stronger the shade, the more. The bars are the sums over all ranks (top) and "
-                    "over time (right). Point at a cell, or move with the arrow keys." }
-                (heat_map(0, "Heat map of bytes by rank and time"))
-                details {
-                    summary { "The same in numbers: tenths of the run time" }
-                    @for line in &report.job.timelines { (tenths(line, &report.job)) }
-                }
-            }
-        }
-    }
-}
-
-/// Canvas and controls of a heat map; `at` is its place in the data.
-pub(super) fn heat_map(at: usize, label: &str) -> Markup {
-    html! {
-        div data-heatmap=(at) {
-            div .controls {
-                label { "Interface " select .line {} }
-                label { "Show " select .way {
-                    option value="both" { "reads and writes" } option value="read" { "reads" } option value="write" { "writes" }
-                } }
-                label { "Scale " select .scale { option value="log" { "logarithmic" } option value="linear" { "linear" } } }
-            }
-            figure {
-                canvas tabindex="0" role="img" aria-label=(label) {}
-                figcaption .source {}
-            }
-            output aria-live="polite" {}
-        }
-        noscript { p { "The drawing needs scripts; the numbers below don't." } }
-    }
-}
-
-fn tenths(line: &Timeline, job: &Job) -> Markup {
-    let end = line.bins as f64 * line.bin_seconds;
-    let mut sums = [(0.0, 0.0); 10];
-    for (at, (read, written)) in line.columns().into_iter().enumerate() {
-        let tenth = (at * 10 / line.bins.max(1)).min(9);
-        sums[tenth].0 += read;
-        sums[tenth].1 += written;
-    }
-    let active = line.last_active.iter().flatten().count();
-    html! {
-        div .scroll { table {
-            caption { (line.interface.name()) ": " (number(active as u64)) " of " (number(job.ranks.into())) " ranks active; " (line.source.remark()) }
-            thead { tr { th scope="col" { "from" } th scope="col" { "to" } th scope="col" { "read" } th scope="col" { "written" } } }
-            tbody { @for (i, (read, written)) in (0u8..).zip(sums) { tr {
-                td { (units::seconds(end * f64::from(i) / 10.0)) }
-                td { (units::seconds(end * f64::from(i + 1) / 10.0)) }
-                td { (bytes(read as u64)) }
-                td { (bytes(written as u64)) }
-            } } }
-        } }
     }
 }
 
@@ -316,10 +259,10 @@ pub(super) fn interfaces(report: &Report) -> Markup {
         section aria-labelledby="interfaces" {
             h2 #interfaces { "Interfaces" }
             p .hint { "What passes through MPI-IO, HDF5 or PnetCDF passes through POSIX again, so rows don't add up. "
-                "MiB/s by slowest is Darshan's agg_perf_by_slowest: bytes over the time of the slowest rank." }
+                "MiB/s by slowest is Darshan's agg_perf_by_slowest: bytes over the time of the slowest " (job.who()) "." }
             @if job.layers.is_empty() { p { "No interface was used, or none was recorded." } } @else {
                 div .scroll { table .wide {
-                    caption { "Operations, bytes, and seconds of a mean rank by interface" }
+                    caption { "Operations, bytes, and seconds of a mean " (job.who()) " by interface" }
                     thead { tr {
                         th .text scope="col" { "interface" }
                         @for name in ["files", "opens", "reads", "read", "writes", "written", "seconds reading", "writing", "metadata", "MiB/s by slowest"] {
@@ -380,7 +323,7 @@ pub(super) fn sizes(report: &Report) -> Markup {
     html! {
         section aria-labelledby="sizes" {
             h2 #sizes { "Access sizes" }
-            p .hint { "How many requests had which size. Sizes on a border count below it: exactly 1 MiB is in 100 KiB-1 MiB." }
+            p .hint { "How many requests had which size. Sizes on a border count below it: exactly 1\u{a0}MiB is in 100\u{a0}KiB-1\u{a0}MiB." }
             @if counted.is_empty() { p { "No interface in this log counts sizes of requests." } }
             div .columns { @for at in counted { (histogram(report, at)) } }
         }
@@ -407,7 +350,7 @@ fn histogram(report: &Report, at: usize) -> Markup {
                     tbody { @for (bucket, name) in BUCKET_NAMES.iter().enumerate() {
                         @let (reads, writes) = (total.read.sizes[bucket], total.write.sizes[bucket]);
                         @if reads + writes > 0 { tr {
-                            th .text scope="row" { (name) }
+                            th .text scope="row" { (in_one_piece(name)) }
                             td { (cell("read", bucket, reads)) }
                             td { (cell("write", bucket, writes)) }
                         } }
@@ -438,10 +381,11 @@ pub(super) fn sharing(report: &Report) -> Markup {
     html! {
         section aria-labelledby="sharing" {
             h2 #sharing { "Sharing" }
-            p .hint { "Unique: one rank only. Shared: all ranks. Partly shared: some. Counted at the interface that the program "
-                "calls, so a file written by all ranks through MPI-IO is shared even if one aggregator does the writing." }
+            p .hint { (pictures::sharing_text(&report.job)) " Counted at the interface that the program "
+                "calls" @if report.job.layer(Interface::MpiIo).is_some() { ", so a file written by all ranks through MPI-IO is "
+                "shared even if one aggregator does the writing" } "." }
             @if is_unknown(report) { p { "Unknown: nothing was recorded." } } @else { div .scroll { table {
-                caption { "Files and bytes by how many ranks touch a file" }
+                caption { "Files and bytes by how many " (ranks_word(&report.job)) " touch a file" }
                 thead { tr { th .text scope="col" { "class" } th scope="col" { "files" } th scope="col" { "read" } th scope="col" { "written" } th scope="col" { "share of bytes" } } }
                 tbody { @for (class, moved) in &report.account.sharing { tr {
                     th .text scope="row" { (class.name()) }
@@ -468,7 +412,7 @@ pub(super) fn slowest(report: &Report) -> Markup {
                     thead { tr {
                         th .text scope="col" { "file" } th .text scope="col" { "interface" } th scope="col" { "slowest" }
                         th .text scope="col" { (who) } th scope="col" { "mean " (who) } th scope="col" { "read" } th scope="col" { "written" }
-                        th scope="col" { "ranks" }
+                        th scope="col" { (ranks_word(&report.job)) }
                     } }
                     tbody { @for (layer, one) in files {
                         @let slowest = one.slowest().unwrap_or_default();
@@ -490,17 +434,18 @@ pub(super) fn slowest(report: &Report) -> Markup {
 }
 
 /// The frame of the table of all files; a script fills it.
-pub(super) fn files(remark: &str) -> Markup {
+pub(super) fn files(remark: &str, job: &Job) -> Markup {
+    let slowest = format!("slowest {}", job.who());
     let columns = [
         ("name", "file"),
         ("sharing", "sharing"),
-        ("ranks", "ranks"),
+        ("ranks", ranks_word(job)),
         ("read", "read"),
         ("written", "written"),
         ("ops", "requests"),
         ("opens", "opens"),
-        ("seconds", "slowest rank's time"),
-        ("slowest", "slowest rank"),
+        ("seconds", "time of the slowest"),
+        ("slowest", &slowest),
     ];
     html! {
         section #files aria-labelledby="files-title" {
@@ -533,18 +478,19 @@ const ZOOM: [(&str, &str); 5] = [
 ];
 
 /// The frame of the trace view; a script draws it.
-pub(super) fn trace() -> Markup {
+pub(super) fn trace(job: &Job) -> Markup {
+    let who = job.who();
     html! {
         section aria-labelledby="trace" {
             h2 #trace { "Trace (DXT)" }
-            p .hint { "Single requests. In the view by rank the upper half of a rank's band is for reads, the lower half, lighter, for "
+            p .hint { "Single requests. In the view by " (who) " the upper half of a band is for reads, the lower half, lighter, for "
                 "writes; in the view by offset writes are lighter, with an outline." }
             p .hint .screen-only { "Drag over a part of the run to enlarge it. By keyboard, on the picture: + and - enlarge and shrink, "
                 "arrows move, Home and End go to the ends, 0 shows the whole run." }
             div #trace-view {
                 div .controls {
                     label { "Interface " select .trace {} }
-                    label { "View " select .view { option value="rank" { "rank over time" } option value="offset" { "offset over time" } } }
+                    label { "View " select .view { option value="rank" { (who) " over time" } option value="offset" { "offset over time" } } }
                     label { "File " select .file {} }
                     span role="group" aria-label="Part of the run" {
                         @for (act, name) in ZOOM { button type="button" data-zoom=(act) { (name) } " " }
@@ -570,12 +516,12 @@ pub(super) fn about(report: &Report) -> Markup {
                 div {
                     h3 { "How to read it" }
                     p { "Times are those that calls took, as the recorder measured them; background write-back is not in them. A "
-                        "mean rank is the sum over ranks divided by their number. Of files that all ranks share, the log keeps sums "
-                        "and the fastest and slowest rank only." }
+                        "mean " (job.who()) " is the sum over " (ranks_word(job)) " divided by their number."
+                        @if job.rank_count() > 0 { " Of files that all ranks share, the log keeps sums and the fastest and slowest rank only." } }
                     p { "Seconds lost are estimates with a stated formula; they say where to look first, not what a change will bring." }
                     @if let Some(coverage) = job.coverage {
-                        p { "Coverage: " (coverage_text(&coverage)) "." }
-                        @if let Some(fetched) = coverage.fetched { p { "Storage " (fetched_text(&fetched)) "." } }
+                        p { "Coverage: " (unbroken(&coverage_text(&coverage))) "." }
+                        @if let Some(fetched) = coverage.fetched { p { "Storage " (unbroken(&fetched_text(&fetched))) "." } }
                     } @else {
                         p { "Coverage is unknown: this log does not say how many bytes the kernel counted. mmap, io_uring and direct "
                             "system calls may be missing." }
@@ -584,14 +530,14 @@ pub(super) fn about(report: &Report) -> Markup {
                         @if job.hosts.len() > 50 { " and " (job.hosts.len() - 50) " more" } } }
                 }
                 div {
-                    div .scroll { table {
+                    @if job.modules.is_empty() { p { "The log holds no module." } } @else { div .scroll { table {
                         caption { "Modules in the log" }
                         thead { tr { th .text scope="col" { "module" } th scope="col" { "record version" } th .text scope="col" { "remark" } } }
                         tbody { @for module in &job.modules { tr {
                             td .text { (module.name) } td { (module.version) }
                             td .text { @if module.is_partial { "incomplete" } @else if module.is_unknown { "not understood, left out" } @else { "complete" } }
                         } } }
-                    } }
+                    } } }
                     @if !job.metadata.is_empty() {
                         details { summary { "What the logger noted" }
                             div .scroll { table { tbody { @for (key, value) in &job.metadata {

@@ -9,6 +9,7 @@ function traceView(root, traces) {
   const rule = root.querySelector(".rule");
   const left = 84, right = 12, top = 10, bottom = 26, tall = 280;
   const readout = root.querySelector("output");
+  const job = data.jobs[0];
   // The part of the run that is shown, in seconds; `null` for all of it.
   let shown = null, end = 1, plot = 1, drag = null;
   traces.forEach((trace, at) => pickTrace.append(element("option", { value: at }, trace.interface)));
@@ -46,7 +47,7 @@ function traceView(root, traces) {
     }
     least = Math.min(least, most - 1);
     const high = most - least;
-    const band = tall / Math.max(1, data.ranks);
+    const band = tall / Math.max(1, job.ranks);
     const dark = colour("--bar-dark"), mid = colour("--bar-mid");
     for (const i of chosen) {
       const start = Math.max(trace.start[i], from);
@@ -73,8 +74,8 @@ function traceView(root, traces) {
     if (byOffset) {
       for (const part of [0, 0.25, 0.5, 0.75, 1]) context.fillText(bytes(least + high * part), left - 6, top + tall * (1 - part));
     } else {
-      const every = Math.ceil(data.ranks / Math.floor(tall / 18));
-      for (let rank = 0; rank < data.ranks; rank += every) context.fillText(rankName(rank).slice(0, 13), left - 6, top + (rank + 0.5) * band);
+      const every = Math.ceil(job.ranks / Math.floor(tall / 18));
+      for (let rank = 0; rank < job.ranks; rank += every) context.fillText(rankName(rank, job).slice(0, 13), left - 6, top + (rank + 0.5) * band);
     }
     timeAxis(context, left, plot, top + tall, long, width, shown ? "+" : "");
     if (drag) {
@@ -83,7 +84,7 @@ function traceView(root, traces) {
       context.fillRect(Math.min(drag.first, drag.last), top, Math.abs(drag.last - drag.first), tall);
       context.globalAlpha = 1;
     }
-    rule.textContent = number(chosen.length) + " requests drawn" +
+    rule.textContent = number(chosen.length) + (chosen.length === 1 ? " request drawn" : " requests drawn") +
       (shown ? ", from " + from.toFixed(6) + " s on, for " + seconds(long) : "") + ". " + trace.rule;
   }
 

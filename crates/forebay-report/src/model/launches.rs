@@ -2,6 +2,7 @@
 //! process (`prep.py` before `mpiexec`): the log numbers these behind the ranks, but nobody waits for them.
 
 use super::Job;
+use crate::text::speak_of_processes;
 use crate::units;
 
 impl Job {
@@ -41,6 +42,14 @@ impl Job {
             "rank"
         } else {
             "process"
+        }
+    }
+
+    /// A text that speaks of ranks, in the word for this job's processes.
+    pub(crate) fn say(&self, text: &str) -> String {
+        match self.who() {
+            "rank" => text.to_owned(),
+            _ => speak_of_processes(text),
         }
     }
 

@@ -1,11 +1,13 @@
 //! How files were accessed: calls, order of requests, kinds of files, places.
 
-use super::{Drawn, figure, row, row_bar, value};
+use super::{Drawn, figure, ranks_word, row, row_bar, value};
 use crate::Report;
+use crate::account::Moved;
+use crate::html::units::{bytes, count, number, seconds};
+use crate::model::{Job, Sharing};
 use crate::plots::{Place, Plots};
 use crate::sentences::is_unknown;
 use crate::text::shorten;
-use crate::units::{bytes, count, number, seconds};
 use maud::{Markup, html};
 
 /// The section below the findings.
@@ -20,13 +22,15 @@ pub(in crate::html) fn section(report: &Report, plots: &Plots) -> Markup {
                 @if plots.ranks.len() > 1 { (operations(report)) }
                 (order(report))
                 (classes(plots))
-                (places("Directories", "/plots/directories", &plots.directories))
-                (places("File systems", "/plots/file_systems", &plots.file_systems))
-                // With one mount point of each type these would say the same once more.
-                @if plots.mounts.len() > plots.file_systems.len() {
-                    (places("Mount points", "/plots/mounts", &plots.mounts))
+                (sharing(report))
+                (places(&report.job, "Directories", "/plots/directories", &plots.directories))
+                @if plots.mounts_are_told() {
+                    (places(&report.job, "Mount points", "/plots/mounts", &plots.mounts))
                 }
-                (places("Storage targets", "/plots/targets", &plots.targets))
+                @if plots.file_systems_are_told() {
+                    (places(&report.job, "File systems", "/plots/file_systems", &plots.file_systems))
+                }
+                (places(&report.job, "Storage targets", "/plots/targets", &plots.targets))
             }
         }
     }
@@ -44,17 +48,26 @@ struct Line {
 fn lines(all: &[Line]) -> Markup {
     let most = all.iter().map(|line| line.value).max().unwrap_or(0);
     let scale = 100.0 / most.max(1) as f64;
-    html! {
-        @for line in all {
-            @let title = format!("{}: {}", line.name, number(line.value));
-            @let drawn = Drawn { pointer: &line.pointer, value: line.value as f64, title: &title };
-            (row(
-                &html! { (line.name) },
-                &row_bar(&title, scale, &drawn.along(line.fill, 0.0, (1.0, 12.0), scale).0),
-                &value(&line.pointer, line.value, &number(line.value)),
-            ))
-        }
-    }
+    html! { @for one in all { (line(one, scale)) } }
+}
+
+/// One of these bars, `scale` percent long for each unit.
+fn line(line: &Line, scale: f64) -> Markup {
+    let title = format!("{}: {}", line.name, number(line.value));
+    let drawn = Drawn {
+        pointer: &line.pointer,
+        value: line.value as f64,
+        title: &title,
+    };
+    row(
+        &html! { (line.name) },
+        &row_bar(
+            &title,
+            scale,
+            &drawn.along(line.fill, 0.0, (1.0, 12.0), scale).0,
+        ),
+        &value(&line.pointer, line.value, &number(line.value)),
+    )
 }
 
 /// How often each kind of call was made, by interface.
@@ -235,17 +248,91 @@ fn classes(plots: &Plots) -> Markup {
     html! { @if most > 0 { (figure("wide-numbers", "Kinds of files", &says, &picture)) } }
 }
 
-fn places(title: &str, pointer: &str, places: &[Place]) -> Markup {
+/// What the classes of sharing mean.
+pub(in crate::html) fn sharing_text(job: &Job) -> String {
+    job.say("Unique: one rank only. Shared: all ranks. Partly shared: some.")
+}
+
+/// Files and bytes by how many ranks touch a file; nothing for a job of one process.
+fn sharing(report: &Report) -> Markup {
+    let all = &report.account.sharing;
+    let most = all.iter().map(|(_, sums)| sums.files).max().unwrap_or(0);
+    if report.job.ranks < 2 || most == 0 {
+        return html! {};
+    }
+    let of_files = 100.0 / most as f64;
+    let most_bytes = all.iter().map(|(_, sums)| sums.bytes()).max().unwrap_or(0);
+    let of_bytes = 100.0 / most_bytes.max(1) as f64;
+    let picture = html! {
+        p .bar-head { "Files" }
+        @for (at, (class, sums)) in all.iter().enumerate() {
+            (line(&Line {
+                name: class.name().to_owned(),
+                pointer: format!("/sharing/{at}/files"),
+                value: sums.files,
+                fill: "fill-time",
+            }, of_files))
+        }
+        @if most_bytes > 0 {
+            p .bar-head { "Bytes read, written" }
+            @for (at, (class, sums)) in all.iter().enumerate() { (shared_bytes(at, *class, sums, of_bytes)) }
+        }
+    };
+    let says = html! { (sharing_text(&report.job)) };
+    figure("wide-numbers wide-text", "Sharing", &says, &picture)
+}
+
+/// Reads and writes of a class of sharing, one behind the other.
+fn shared_bytes(at: usize, class: Sharing, sums: &Moved, scale: f64) -> Markup {
+    let ways = [
+        ("read", "fill-read", sums.bytes_read),
+        ("written", "fill-write", sums.bytes_written),
+    ];
+    let says = format!(
+        "{}: read {}, written {}",
+        class.name(),
+        bytes(sums.bytes_read),
+        bytes(sums.bytes_written)
+    );
+    let pointer = |way: &str| format!("/sharing/{at}/bytes_{way}");
+    let mut x = 0.0;
+    let bars = ways.map(|(way, fill, n)| {
+        let drawn = Drawn {
+            pointer: &pointer(way),
+            value: n as f64,
+            title: &says,
+        };
+        let (bar, width) = drawn.along(fill, x, (1.0, 12.0), scale);
+        x += width;
+        bar
+    });
+    let numbers = html! {
+        @for (i, (way, _, n)) in ways.into_iter().enumerate() {
+            @if i > 0 { ", " }
+            (value(&pointer(way), n, &bytes(n)))
+        }
+    };
+    row(
+        &html! { (class.name()) },
+        &row_bar(&says, scale, &html! { @for bar in bars { (bar) } }),
+        &numbers,
+    )
+}
+
+fn places(job: &Job, title: &str, pointer: &str, places: &[Place]) -> Markup {
     let most = places.iter().map(|one| one.seconds).fold(0.0, f64::max);
     let scale = 100.0 / most.max(f64::MIN_POSITIVE);
-    let says = html! { "seconds of all ranks together; bytes; files" };
+    let says = html! { "seconds of all " (ranks_word(job)) " together; bytes; files" };
     let picture = html! {
         @for (at, one) in places.iter().enumerate() {
             @let of = format!("{pointer}/{at}/seconds");
             @let tells = format!("{}: {}, read {}, wrote {}, {}", one.name, seconds(one.seconds), bytes(one.bytes_read),
                 bytes(one.bytes_written), count(one.files, "file", "files"));
             @let drawn = Drawn { pointer: &of, value: one.seconds, title: &tells };
-            (row(&html! { span .name title=(one.name) { (shorten(&one.name, 40)) } },
+            (row(&html! {
+                    span .name title=(one.name) { (shorten(&one.name, 40)) }
+                    @if let Some(kind) = &one.file_system { " (" (kind) ")" }
+                },
                 &row_bar(&tells, scale, &drawn.along("fill-time", 0.0, (1.0, 12.0), scale).0), &html! {
                 (value(&of, one.seconds, &seconds(one.seconds)))
                 span .hint { "; " (bytes(one.bytes_read + one.bytes_written)) "; "

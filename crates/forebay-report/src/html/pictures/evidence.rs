@@ -3,9 +3,9 @@
 use super::{Drawn, access, over_time, overview, ranks, row, row_bar, time, value};
 use crate::Report;
 use crate::findings::Finding;
+use crate::html::units::{percent, seconds, share};
 use crate::plots::Plots;
 use crate::text::shorten;
-use crate::units::{percent, seconds, share};
 use maud::{Markup, html};
 
 /// What the finding costs as a part of the run, and what proves it.
@@ -15,7 +15,7 @@ pub(in crate::html) fn of_finding(report: &Report, plots: &Plots, one: &Finding)
             (cost(report, one))
             @if let Some((says, picture)) = proof(report, plots, one) {
                 p .bar-head { (says) }
-                (picture)
+                div .bars .(if one.code == "waiting-opens" { "wide-labels" } else { "" }) { (picture) }
             }
         }
     }
@@ -54,7 +54,7 @@ fn cost(report: &Report, one: &Finding) -> Markup {
     )
 }
 
-fn proof(report: &Report, plots: &Plots, one: &Finding) -> Option<(&'static str, Markup)> {
+fn proof(report: &Report, plots: &Plots, one: &Finding) -> Option<(String, Markup)> {
     let all = report.findings.iter();
     let at = all.take_while(|other| !std::ptr::eq(*other, one)).count();
     if let Some(sizes) = &one.sizes {
@@ -74,17 +74,11 @@ fn proof(report: &Report, plots: &Plots, one: &Finding) -> Option<(&'static str,
             fill,
             sizes,
         };
-        return Some((says, overview::columns_by_size(&[series], says)));
+        return Some((says.to_owned(), overview::columns_by_size(&[series], says)));
     }
     let picture = match one.code {
-        "waiting-opens" => (
-            "Seconds of opening each file",
-            html! { div .wide-labels { (measured(one, at)) } },
-        ),
-        "fsync-bursts" => (
-            "Seconds in fsync, at least",
-            html! { div .wide-labels { (measured(one, at)) } },
-        ),
+        "waiting-opens" => ("Seconds of opening each file", measured(one, at)),
+        "fsync-bursts" => ("Seconds in fsync, at least", measured(one, at)),
         "slow-target" => (
             "Seconds of a file on each storage target",
             measured(one, at),
@@ -95,13 +89,10 @@ fn proof(report: &Report, plots: &Plots, one: &Finding) -> Option<(&'static str,
         ),
         "slow-mount" => (
             "Seconds of the same work on each mount point",
-            html! { div .wide-labels { (measured(one, at)) } },
+            measured(one, at),
         ),
         "lock-ping-pong" if one.measured.is_empty() => return None,
-        "lock-ping-pong" => (
-            "Seconds of a write",
-            html! { div .wide-labels { (measured(one, at)) } },
-        ),
+        "lock-ping-pong" => ("Seconds of a write", measured(one, at)),
         "random-reads"
         | "random-writes"
         | "misaligned-writes"
@@ -146,7 +137,7 @@ fn proof(report: &Report, plots: &Plots, one: &Finding) -> Option<(&'static str,
         ),
         _ => return None,
     };
-    Some(picture)
+    Some((report.job.say(picture.0), picture.1))
 }
 
 /// The seconds that the finding compares.

@@ -12,7 +12,7 @@ mod ranks;
 mod scale;
 mod time;
 
-pub(super) use access::section as access;
+pub(super) use access::{section as access, sharing_text};
 pub(super) use evidence::of_finding;
 pub(super) use overview::{has_sizes, histogram, section as overview};
 
@@ -152,7 +152,7 @@ const PARTS: [(&str, &str); 3] = [
 ];
 
 /// The word for several of the job's processes: "ranks" if all of them are.
-fn ranks_word(job: &Job) -> &'static str {
+pub(super) fn ranks_word(job: &Job) -> &'static str {
     match job.who() {
         "rank" => "ranks",
         _ => "processes",

@@ -2,9 +2,9 @@
 
 use super::{Drawn, canvas, figure, grid, grid_labels, labels_below, percent, scale, short};
 use crate::Report;
+use crate::html::units::{self, bytes, seconds};
 use crate::model::{Job, Timeline};
 use crate::plots::OverTime;
-use crate::units::{self, bytes, seconds};
 use maud::{Markup, html};
 
 /// Height of a row of columns, pixels.

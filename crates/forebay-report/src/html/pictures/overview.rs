@@ -5,11 +5,11 @@ use super::{
     scale, time, value,
 };
 use crate::Report;
+use crate::html::units::{self, number, percent, seconds, share};
 use crate::model::{BUCKET_NAMES, Counters};
 use crate::plots::Plots;
 use crate::sentences::is_unknown;
 use crate::text::shorten;
-use crate::units::{number, seconds};
 use maud::{Markup, html};
 
 /// Files in the picture of slow ones.
@@ -78,7 +78,7 @@ fn sizes(report: &Report) -> Markup {
     let all: u64 = total.read.sizes.iter().chain(&total.write.sizes).sum();
     let says = html! {
         (number(all)) " requests at " (report.job.layers[at].interface.name()) ", "
-        (crate::units::percent(crate::units::share(small as f64, all as f64))) " of them up to 100 KiB"
+        (percent(share(small as f64, all as f64))) " of them up to 100\u{a0}KiB"
     };
     figure("", title, &says, &histogram(report, at))
 }
@@ -136,7 +136,7 @@ pub(super) fn columns_by_size(all: &[Series], says: &str) -> Markup {
                     (Drawn {
                         pointer: &format!("{}/{bucket}", series.pointer),
                         value: *count as f64,
-                        title: &format!("{} {}s of {}", number(*count), series.way, BUCKET_NAMES[bucket]),
+                        title: &format!("{} of {}", count_of(*count, series.way), BUCKET_NAMES[bucket]),
                     }.upright(series.fill, (bucket as f64 * 10.0 + 0.7 + n as f64 * width, width - 0.2), base, pixels).0)
                 }
             }
@@ -145,6 +145,11 @@ pub(super) fn columns_by_size(all: &[Series], says: &str) -> Markup {
         (labels_below(&labels, base + 14.0))
     };
     canvas(base + 18.0, says, &content)
+}
+
+/// `1 read`, `5 writes`.
+fn count_of(n: u64, way: &str) -> String {
+    units::count(n, way, &format!("{way}s"))
 }
 
 fn slowest_files(report: &Report) -> Markup {

@@ -5,8 +5,8 @@ use super::{
     short,
 };
 use crate::Report;
+use crate::html::units::{number, seconds};
 use crate::plots::RankGroup;
-use crate::units::{number, seconds};
 use maud::{Markup, html};
 
 /// Up to so many columns have a label each.
@@ -70,7 +70,11 @@ pub(super) fn plot(report: &Report, groups: &[RankGroup]) -> Markup {
         line .mean x1="0%" x2="100%" y1=(y) y2=(y) {}
         (labels_below(&labels, base + 14.0))
     };
-    let says = format!("Seconds in I/O of {} groups of ranks", groups.len());
+    let says = format!(
+        "Seconds in I/O of {} groups of {}",
+        groups.len(),
+        ranks_word(&report.job)
+    );
     canvas(base + 18.0, &says, &content)
 }
 

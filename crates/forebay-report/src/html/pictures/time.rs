@@ -3,7 +3,7 @@
 use super::{Drawn, PARTS, figure, interface_pointer, row, row_bar, value};
 use crate::Report;
 use crate::account::{TimeSplit, split_of};
-use crate::units::{percent, seconds, share};
+use crate::html::units::{percent, seconds, share};
 use maud::{Markup, html};
 
 /// The picture.
