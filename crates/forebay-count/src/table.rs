@@ -20,6 +20,14 @@ pub trait Host {
     fn back(&self, words: Range<usize>) -> bool;
     /// Monotonic clock, ns.
     fn now_ns(&self) -> u64;
+    /// A number that no other living thread of the process has; 0 if that is not known.
+    fn thread(&self) -> u64 {
+        0
+    }
+    /// Lets other threads run. Returns `false` if it may not, so that nobody waits.
+    fn give_way(&self) -> bool {
+        false
+    }
 }
 
 /// The host of a table that is only read, or that is in ordinary memory.

@@ -1,14 +1,15 @@
 //! Tables in ordinary memory: counting, folding, side slots, damage.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use forebay_count::busy::BusyMap;
 use forebay_count::event::Extra;
 use forebay_count::heat::HeatMap;
 use forebay_count::layout::{H_LOCK, LOCK};
 use forebay_count::posix::{self as p, MEMORY_ALIGNMENT};
-use forebay_count::table::{Birth, Bulk, Handle, InMemory, Name};
+use forebay_count::table::{Birth, Bulk, Handle, Host, InMemory, Name};
 use forebay_count::track::TRACKED_VALUES;
 use forebay_count::{Event, Kind, Op, Table, event, lock, read};
 
@@ -453,4 +454,104 @@ fn files_that_are_folded_keep_their_time() {
     }
     let sum: u64 = busy(&table, 0).iter().map(|(_, us)| us).sum();
     assert_eq!(sum, 500);
+}
+
+/// Two threads of a process in which memory comes late: not before the other thread has waited for it.
+struct SlowMemory<'a> {
+    thread: u64,
+    is_asked: &'a AtomicBool,
+    is_awaited: &'a AtomicBool,
+}
+
+impl Host for SlowMemory<'_> {
+    fn back(&self, _: Range<usize>) -> bool {
+        self.is_asked.store(true, Relaxed);
+        while !self.is_awaited.load(Relaxed) {
+            std::thread::yield_now();
+        }
+        true
+    }
+
+    fn now_ns(&self) -> u64 {
+        0
+    }
+
+    fn thread(&self) -> u64 {
+        self.thread
+    }
+
+    fn give_way(&self) -> bool {
+        self.is_awaited.store(true, Relaxed);
+        std::thread::yield_now();
+        true
+    }
+}
+
+#[test]
+fn a_file_gets_its_record_though_another_thread_waits_for_memory() {
+    let memory = memory(1 << 20);
+    let table = begin(&memory);
+    let (is_asked, is_awaited) = (AtomicBool::new(false), AtomicBool::new(false));
+    let host = |thread| SlowMemory {
+        thread,
+        is_asked: &is_asked,
+        is_awaited: &is_awaited,
+    };
+    let name = |n: u32| format!("/d/{}/{n}", "x".repeat(200));
+    let (first, second) = (host(1), host(2));
+    let hold = |host: &SlowMemory, n: u32| {
+        table
+            .hold(Kind::Posix, &Name::of(name(n).as_bytes()), host)
+            .is_some()
+    };
+    std::thread::scope(|scope| {
+        let many = scope.spawn(|| (0..100).all(|n| hold(&first, n)));
+        while !is_asked.load(Relaxed) && !many.is_finished() {
+            std::thread::yield_now();
+        }
+        let is_held = hold(&second, 1000);
+        // A thread that gave up lets the other one go on, too.
+        is_awaited.store(true, Relaxed);
+        assert!(is_held, "the second thread gave up");
+        assert!(many.join().unwrap());
+    });
+    assert!(is_asked.load(Relaxed), "nobody had to wait");
+}
+
+/// A signal handler of the thread that has the lock, which must not wait for itself.
+struct Handler<'a, 't>(&'a Table<'t>, AtomicBool);
+
+impl Host for Handler<'_, '_> {
+    fn back(&self, _: Range<usize>) -> bool {
+        let nested = self
+            .0
+            .hold(Kind::Posix, &Name::of(b"/opened/by/handler"), self);
+        self.1.store(nested.is_none(), Relaxed);
+        true
+    }
+
+    fn now_ns(&self) -> u64 {
+        0
+    }
+
+    fn thread(&self) -> u64 {
+        7
+    }
+
+    fn give_way(&self) -> bool {
+        panic!("a handler waits for the call that it has interrupted");
+    }
+}
+
+#[test]
+fn a_handler_does_not_wait_for_the_call_that_it_has_interrupted() {
+    let memory = memory(1 << 20);
+    let table = begin(&memory);
+    let host = Handler(&table, AtomicBool::new(false));
+    for n in 0..100 {
+        let name = format!("/d/{}/{n}", "x".repeat(200));
+        let held = table.hold(Kind::Posix, &Name::of(name.as_bytes()), &host);
+        assert!(held.is_some());
+    }
+    assert!(host.1.load(Relaxed), "nothing was interrupted");
 }

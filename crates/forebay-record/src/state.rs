@@ -79,6 +79,18 @@ impl Host for Recording {
     fn now_ns(&self) -> u64 {
         clock::now_ns()
     }
+
+    fn thread(&self) -> u64 {
+        thread::id()
+    }
+
+    fn give_way(&self) -> bool {
+        let may = !is_restricted();
+        if may {
+            kernel::give_way();
+        }
+        may
+    }
 }
 
 /// Backs some words of a table with memory. Returns `false` if there is none.
