@@ -12,5 +12,6 @@ mod mpi;
 mod pools;
 mod pydarshan;
 mod runs;
+mod sanitizers;
 mod slow_node;
 mod trees;

@@ -15,10 +15,21 @@ pub(in crate::html) fn of_finding(report: &Report, plots: &Plots, one: &Finding)
             (cost(report, one))
             @if let Some((says, picture)) = proof(report, plots, one) {
                 p .bar-head { (says) }
-                div .bars .(if one.code == "waiting-opens" { "wide-labels" } else { "" }) { (picture) }
+                div .bars .(if compares_paths(one) { "wide-labels" } else { "" }) { (picture) }
             }
         }
     }
+}
+
+/// Are the things that it compares paths, which need a line of their own?
+fn compares_paths(one: &Finding) -> bool {
+    let codes = [
+        "waiting-opens",
+        "fsync-bursts",
+        "slow-mount",
+        "lock-ping-pong",
+    ];
+    codes.contains(&one.code)
 }
 
 /// The seconds that it is about, beside those of the slowest rank and the run.
