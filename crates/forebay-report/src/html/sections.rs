@@ -420,7 +420,7 @@ pub(super) fn slowest(report: &Report) -> Markup {
                             td .name { (report.job.files[one.file].name) }
                             td .text { (layer.interface.name()) }
                             td { (units::seconds(slowest.seconds)) }
-                            td .text { (report.job.name_of(slowest.rank)) }
+                            td .text { (in_one_piece(&report.job.name_of(slowest.rank))) }
                             td { (units::seconds(one.total.seconds() / f64::from(one.ranks.max(1)))) }
                             td { (bytes(one.total.read.bytes)) }
                             td { (bytes(one.total.write.bytes)) }
