@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{logs_below, random};
+use common::{logs_below, random, timed};
 use darshan_log::Log;
 use forebay_report::{Report, of_log, read};
 use forebay_testkit::{optional_data, sample_logs};
@@ -74,6 +74,55 @@ fn random_logs_obey_the_identities_and_their_bytes_count_once() {
         assert_eq!(report.account.std_streams, truth.std_streams, "{what}");
         check(&report, &what);
     }
+}
+
+/// The seconds in I/O against those that the generator knows. Without a note of the recorder they are an upper bound for
+/// processes, and those of the slowest rank for ranks; with one they are within its bounds.
+#[test]
+fn seconds_in_io_are_those_of_the_truth_as_far_as_a_log_tells_them() {
+    /// Bounds further apart than this share make the speed a lower one.
+    const DOUBT: f64 = 0.05;
+    let mut noted = 0;
+    for seed in 0..SEEDS {
+        let (bytes, times) = timed::log(seed);
+        let report = of_log("timed.darshan", &Log::from_bytes(bytes).unwrap());
+        let what = format!("seed {seed}, {times:?}");
+        let (account, io) = (&report.account, report.account.io_seconds);
+        let dust = 1e-6 * timed::RUN;
+        let is_least = report.json()["mib_per_second_is_least"] == true;
+        assert_eq!(account.moved.bytes(), times.bytes, "{what}");
+        assert!(
+            io <= times
+                .sum
+                .min(timed::RUN)
+                .max(times.noted.map_or(0.0, |n| n.1))
+                + dust,
+            "{io}: {what}"
+        );
+        assert!(io >= times.longest_rank - dust, "{io}: {what}");
+        if let Some((least, most)) = times.noted {
+            noted += 1;
+            assert!((least - dust..=most + dust).contains(&io), "{io}: {what}");
+            assert_eq!(is_least, most - least > most * DOUBT, "{what}");
+            if !is_least {
+                assert!(
+                    (io - times.union).abs() <= io * DOUBT + dust,
+                    "{io}: {what}"
+                );
+            }
+        }
+        // What is called "at least" is no more than the truth; so is every speed that is known to 5 %.
+        if times.noted.is_some() || !times.is_mpi {
+            assert!(io >= times.union - dust, "{io}: {what}");
+            let most = times.bytes as f64 / f64::from(1 << 20) / times.union;
+            assert!(
+                account.mib_per_second().unwrap() <= most * (1.0 + 1e-5),
+                "{what}"
+            );
+        }
+        check(&report, &what);
+    }
+    assert!(noted > 300 && noted < 700, "{noted}");
 }
 
 #[test]

@@ -5,6 +5,7 @@
 )]
 
 pub mod random;
+pub mod timed;
 
 use darshan_log::counters::{mpiio, posix};
 use darshan_log::{

@@ -30,11 +30,11 @@ impl Random {
     }
 
     /// A number below `n`.
-    fn below(&mut self, n: u64) -> u64 {
+    pub fn below(&mut self, n: u64) -> u64 {
         self.next() % n.max(1)
     }
 
-    fn one_in(&mut self, n: u64) -> bool {
+    pub fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
 
@@ -45,7 +45,7 @@ impl Random {
     }
 
     /// From 0 to 1.
-    fn part(&mut self) -> f64 {
+    pub fn part(&mut self) -> f64 {
         self.below(1 << 40) as f64 / (1u64 << 40) as f64
     }
 }
