@@ -54,6 +54,9 @@ impl Figure {
             "new".to_owned()
         } else if after / before >= 2.0 {
             format!("x {:.1}", after / before)
+        } else if after > 0.0 && after / before < 0.005 {
+            // Rounded it would be all of it.
+            "< -99 %".to_owned()
         } else {
             format!("{:+.0} %", (after / before - 1.0) * 100.0)
         }
@@ -416,6 +419,24 @@ mod tests {
         assert!(html.contains(r#""who":"process""#) && !html.contains(r#""who":"rank""#));
         // The names of figures in the JSON do not depend on the job.
         assert!(comparison.json()["figures"]["slowest_rank_seconds"].is_object());
+    }
+
+    #[test]
+    fn a_change_is_never_rounded_to_all_of_it() {
+        let change = |before, after| {
+            let figure = Figure {
+                key: String::new(),
+                name: String::new(),
+                unit: Unit::Count,
+                before: Some(before),
+                after: Some(after),
+            };
+            figure.change()
+        };
+        assert_eq!(change(40_194.0, 62.0), "< -99 %");
+        assert_eq!(change(100.0, 1.0), "-99 %");
+        assert_eq!(change(100.0, 0.0), "-100 %");
+        assert_eq!(change(1.0, 22.1), "x 22.1");
     }
 
     #[test]
