@@ -6,9 +6,9 @@
 //! process has the count of the whole command, whatever was killed. If the recorder was killed, and for processes
 //! that still run or ran on nodes without a recorder of their own, each process' own last look is used.
 
+use crate::image::Image;
 use crate::job::Job;
 use crate::recording::CommandEnd;
-use crate::tables::Image;
 use forebay_count::read::ProcIo;
 use std::collections::HashMap;
 

@@ -1,8 +1,9 @@
 //! A job: its tables, the processes that wrote them, and the role of each process in the log.
 
+use crate::image::Image;
 use crate::ranks::{self, Claim, Process, Ranks, Role};
 use crate::recording::{CommandEnd, Note, Recording};
-use crate::tables::{Image, Tables};
+use crate::tables::Tables;
 use crate::{Error, sharing};
 use forebay_count::read::{End, folded_key};
 use std::collections::{BTreeMap, BTreeSet, HashSet};

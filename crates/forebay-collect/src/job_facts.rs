@@ -20,7 +20,7 @@ pub fn lines(job: &Job, files: &[FileFacts]) -> Lines {
     let hosts: Vec<String> = job.hosts().iter().map(|host| (*host).to_owned()).collect();
     lines.add("nnodes", hosts.len());
     lines.add_list("hosts", &hosts);
-    lines.add("mpi", u8::from(waits_for_each_other(job)));
+    lines.add("mpi", u8::from(job.ranks.is_parallel()));
     lines.add("processes", job.processes());
     lines.add_if(
         job.abnormal_ends() > 0,
@@ -92,11 +92,6 @@ fn buffer(job: &Job) -> Option<String> {
     })
 }
 
-/// True if ranks are those of a parallel program, which wait for each other.
-fn waits_for_each_other(job: &Job) -> bool {
-    job.ranks.launches.iter().any(|launch| launch.size > 1)
-}
-
 /// `code 3`, `signal 9`, or `unknown`.
 fn exit(job: &Job) -> String {
     match job.end() {
@@ -110,7 +105,7 @@ fn exit(job: &Job) -> String {
 }
 
 fn degradation(job: &Job, lines: &mut Lines) {
-    let sum = |of: fn(&crate::tables::Image) -> u64| -> u64 {
+    let sum = |of: fn(&crate::image::Image) -> u64| -> u64 {
         let each = job.tables.images.iter().map(of);
         each.fold(0, u64::saturating_add)
     };

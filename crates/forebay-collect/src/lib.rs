@@ -18,6 +18,7 @@ mod busy;
 mod coverage;
 mod error;
 mod heatmap;
+mod image;
 mod job;
 mod job_facts;
 mod log;
@@ -48,8 +49,10 @@ use store::Partial;
 pub struct Collected {
     /// Where it is.
     pub log: PathBuf,
-    /// How many ranks it has.
+    /// How many ranks it has; without MPI, workers.
     pub ranks: u32,
+    /// It is a parallel program, whose ranks wait for each other.
+    pub is_parallel: bool,
     /// How many processes have left a table.
     pub processes: u64,
     /// How much of the I/O the log covers.
@@ -91,6 +94,7 @@ pub fn collect(
     Ok(Collected {
         log,
         ranks: job.ranks.count(),
+        is_parallel: job.ranks.is_parallel(),
         processes: job.processes(),
         coverage: coverage::of(&job),
         remarks,

@@ -1,9 +1,9 @@
 //! The programs of a job, for its log: who started whom, when each ran, how it ended, and for which rank it counts.
 //! Forebay's own command is none of them: what it starts counts as started by its parent.
 
+use crate::image::{Image, ns_between};
 use crate::job::Job;
 use crate::ranks::{FOREBAY, Role};
-use crate::tables::{Image, ns_between};
 use darshan_log::file_facts::{Program, ProgramEnd, heaviest, weights};
 use forebay_count::read::End;
 use std::collections::HashMap;

@@ -92,6 +92,11 @@ pub struct Ranks {
 }
 
 impl Ranks {
+    /// True if ranks are those of a parallel program, which wait for each other.
+    pub fn is_parallel(&self) -> bool {
+        self.launches.iter().any(|launch| launch.size > 1)
+    }
+
     /// How many ranks the log has, at least one.
     pub fn count(&self) -> u32 {
         (self.launched() + self.single).max(1)

@@ -5,8 +5,8 @@
 //! has used the file has done so with all its ranks. Processes outside of launches (`prep.py`) don't hinder that, and keep
 //! records of their own. In a job without launches all ranks must have used the file. At least two ranks must have.
 
+use crate::image::Entry;
 use crate::ranks::Ranks;
-use crate::tables::Entry;
 use darshan_log::file_facts::FileFacts;
 use forebay_count::Kind;
 use std::collections::HashMap;

@@ -213,12 +213,15 @@ fn collect_command(dirs: &[&Path]) -> String {
 
 /// One line that describes a log.
 pub fn log_text(collected: &Collected) -> String {
-    format!(
-        "{} ({}, {})",
-        collected.log.display(),
-        units::count(collected.ranks.into(), "rank", "ranks"),
-        units::count(collected.processes, "process", "processes"),
-    )
+    let processes = units::count(collected.processes, "process", "processes");
+    let who = match collected.is_parallel {
+        true => {
+            let ranks = units::count(collected.ranks.into(), "rank", "ranks");
+            format!("{ranks}, {processes}")
+        }
+        false => processes,
+    };
+    format!("{} ({who})", collected.log.display())
 }
 
 /// Characters of a command that a message has.

@@ -142,7 +142,7 @@ fn tables_of_several_recordings_become_one_log() {
     stage
         .say(&["collect", "kept", "--log", "job.darshan"])
         .ends_with(0)
-        .prints("job.darshan (1 rank, 2 processes)");
+        .prints("job.darshan (2 processes)");
     let job = Job::of(&stage);
     // One ran after the other, so they are one worker.
     assert_eq!(job.bytes(&stage, "out.0"), only(0, 0, 3));
