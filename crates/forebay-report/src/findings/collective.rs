@@ -67,16 +67,24 @@ pub(super) struct Requests {
     pub name: String,
 }
 
+/// Seconds of a request below which it has ended in the memory of its node. To gather such requests takes messages that take as long
+/// (measured: two ranks over a page cache gain nothing).
+const LOCAL_REQUEST_SECONDS: f64 = 20e-6;
+
 /// A finding on requests that cost more than they would if they were gathered, with the files that have them.
 pub(super) fn gathered<'a>(
     subject: &Subject,
     code: &'static str,
     title: String,
-    uses: impl Iterator<Item = &'a FileUse>,
+    uses: impl Iterator<Item = &'a FileUse> + Clone,
     direction: Direction,
     requests: &Requests,
 ) -> Finding {
     let limits = subject.limits;
+    let flows = uses.clone().map(|one| direction.of(one));
+    let (ops, seconds) = flows.fold((0, 0.0), |(ops, seconds), flow| {
+        (ops + flow.ops, seconds + flow.seconds)
+    });
     // In files of several ranks a request costs locks, too, of which the others tell nothing.
     let request = RequestCost::assumed(limits);
     let loss = slowest_path(subject, uses, direction.part, |one| {
@@ -85,13 +93,18 @@ pub(super) fn gathered<'a>(
         let fewer = ((requests.of)(flow) as f64 - gathered).max(0.0);
         request_seconds(flow, fewer, request)
     });
-    let estimate = format!(
-        "time to {} x cost of the requests beyond their cost when gathered into {}; {}",
-        direction.verb,
-        bytes(limits.gathered_bytes as u64),
-        request.text()
-    );
-    let mut finding = Finding::of_loss(subject, code, title, &loss, estimate);
+    let mut finding = if seconds < LOCAL_REQUEST_SECONDS * ops as f64 {
+        let why = "the requests are so quick that they end in the memory of the node, and to gather them takes messages";
+        Finding::not_estimated_for(subject, code, title, &loss, why)
+    } else {
+        let estimate = format!(
+            "time to {} x cost of the requests beyond their cost when gathered into {}; {}",
+            direction.verb,
+            bytes(limits.gathered_bytes as u64),
+            request.text()
+        );
+        Finding::of_loss(subject, code, title, &loss, estimate)
+    };
     finding.files = loss.evidence(subject, |one| {
         let flow = direction.of(one);
         format!(

@@ -174,6 +174,13 @@ fn independent_requests_are_a_topic_for_mpi_io_on_shared_files_only() {
         total
     };
     let code = "independent-writes";
+    // A call of 16 us ends in memory.
+    for (seconds, is_estimated) in [(1.6, false), (2.4, true)] {
+        let mut quick = writes(100_000, 1 << 10, seconds);
+        quick.write.independent = 100_000;
+        let found = fires(&with_shared(Interface::MpiIo, quick), code);
+        assert_eq!(found.seconds_lost.is_some(), is_estimated);
+    }
     fires(
         &with_shared(Interface::MpiIo, with_requests(1000, 1000)),
         code,
