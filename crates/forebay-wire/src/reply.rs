@@ -131,6 +131,7 @@ mod tests {
             ctime: Timestamp { sec: 5, nsec: 6 },
             btime: Timestamp { sec: 7, nsec: 8 },
             copy_of: 12,
+            granted: None,
         };
         let body = attr.encode();
         let reply = Reply {
