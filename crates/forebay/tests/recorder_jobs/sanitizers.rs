@@ -27,7 +27,13 @@ fn runs_recorded_as_bare(sanitizer: &str) {
     let mut bare = Command::new("timeout");
     bare.args(["-k", "5", "100", "./sanitized"]);
     bare.current_dir(stage.path(""));
-    let bare = finish(bare).ends_with(SAYS.1);
+    let bare = finish(bare);
+    // The thread sanitizer of GCC 12 knows no memory layout of more than 28 random bits (vm.mmap_rnd_bits).
+    forebay_testkit::skip_unless!(
+        !bare.err.contains("unexpected memory mapping"),
+        "{sanitizer} does not run on this kernel"
+    );
+    let bare = bare.ends_with(SAYS.1);
     assert_eq!((bare.out.as_str(), bare.err.as_str()), (SAYS.0, ""));
     for made in ["stream", "child"] {
         std::fs::remove_file(stage.path(made)).unwrap();

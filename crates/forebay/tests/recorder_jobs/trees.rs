@@ -175,11 +175,14 @@ print(fetched() - before)
     said.ends_with(0);
     let delivered = fs::read_to_string(stage.path("delivered")).unwrap();
     let delivered: u64 = delivered.trim().parse().unwrap();
-    forebay_testkit::skip_unless!(
-        delivered >= SIZE / 2,
-        "the file system of {} does not account what it fetches, or keeps it in memory: {delivered} of {SIZE} bytes",
-        stage.path("cold").display()
-    );
+    // No installation makes a file system account what it fetches.
+    if delivered < SIZE / 2 {
+        forebay_testkit::without_data(&format!(
+            "the file system of {} does not account what it fetches, or keeps it in memory: {delivered} of {SIZE} bytes",
+            stage.path("cold").display()
+        ));
+        return;
+    }
     let job = Job::of(&stage);
     let number = |key: &str| job.line(key).parse::<u64>().unwrap_or(0);
     let without_code = number("fetched") - number("fetched_at_start");
