@@ -64,14 +64,13 @@ pub fn of(job: &Job) -> Coverage {
         .iter()
         .map(|note| note.end.as_ref().map(Moved::of))
         .collect();
-    let is_fetch_noted = |end: &CommandEnd| end.fetched_bytes.is_some();
-    let is_fetch_known = job
-        .notes
-        .iter()
-        .filter_map(|note| note.end.as_ref())
-        .all(is_fetch_noted);
+    // Without the notes all is known from the tables.
+    let mut is_fetch_known = true;
     let total = match ends {
         Some(ends) => {
+            let noted = |end: &CommandEnd| end.fetched_bytes.is_some();
+            let mut of_notes = job.notes.iter().filter_map(|note| note.end.as_ref());
+            is_fetch_known = of_notes.all(noted);
             let has_note = |p: &Counted| job.notes.iter().any(|note| note.host == p.host);
             let (here, remote): (Vec<&Counted>, Vec<&Counted>) =
                 processes.iter().partition(|p| has_note(p));

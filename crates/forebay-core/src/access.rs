@@ -15,6 +15,7 @@ pub fn may(cred: &Cred, attr: &Attr, want: u32) -> bool {
         let is_dir = attr.is_dir();
         return want & SEARCH == 0 || is_dir || attr.mode & 0o111 != 0;
     }
+    debug_assert!(want <= READ | WRITE | SEARCH, "{want} is no sum of rights");
     if let Some(granted) = attr.granted {
         return granted >> want & 1 == 1;
     }

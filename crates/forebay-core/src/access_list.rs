@@ -5,7 +5,7 @@
 
 use crate::facts::{Attr, Cred};
 
-/// The extended attribute that holds it.
+/// The extended attribute that holds a list.
 pub const XATTR: &[u8] = b"system.posix_acl_access";
 
 const VERSION: u32 = 2;
@@ -28,9 +28,9 @@ pub fn matters(cred: &Cred, attr: &Attr) -> bool {
     cred.uid != 0 && cred.uid != attr.uid && !is_link && attr.mode & libc::S_IRWXG != 0
 }
 
-/// `attr` with what the object's list, if it has one, gives to `cred`. A list that can't be read gives nothing.
+/// `attr` with what the object's list, if it has one, gives to `cred`. A list without entries is none; one that can't be read gives nothing.
 pub fn with_list(attr: Attr, list: Option<&[u8]>, cred: &Cred) -> Attr {
-    let list = list.filter(|_| matters(cred, &attr));
+    let list = list.filter(|list| matters(cred, &attr) && list.len() != HEAD_BYTES);
     let granted = list.map(|list| {
         let entries = entries(list).unwrap_or_default();
         (0..=ALL)
@@ -182,8 +182,9 @@ mod tests {
         let good = example();
         let mut other_version = good.clone();
         other_version[0] = 3;
+        let named = cred(11, &[]);
+        assert_eq!(with(&good[..HEAD_BYTES], &named), attr());
         for bad in [&[][..], &good[..3], &good[..good.len() - 1], &other_version] {
-            let named = cred(11, &[]);
             assert!(!may(&named, &with(bad, &named), READ));
         }
     }

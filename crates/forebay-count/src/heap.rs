@@ -1,8 +1,8 @@
 //! Memory of a table: it makes records and names, and folds files when it is full.
 //!
-//! All of it happens under one lock. Nobody waits for that lock for long: the first use of a file some milliseconds at
-//! most, the fifth size of its accesses some microseconds. Nothing else comes here. Memory is **type-stable**: cells that once were a record of some kind stay one, so
-//! that a thread with an old handle finds a lock where it expects one.
+//! All of it happens under one lock. Nobody waits for that lock for long: the first use of a file 10 ms at
+//! most, the fifth size of its accesses some microseconds. Nothing else comes here. Memory is **type-stable**: cells that
+//! once were a record of some kind stay one, so that a thread with an old handle finds a lock where it expects one.
 
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering, Ordering::Relaxed};
@@ -64,34 +64,50 @@ pub(crate) fn bucket(table: &Table<'_>, id: u64) -> usize {
 /// The longest time for which the first use of a file waits for the lock of the structure. Its holder may have to wait for
 /// memory, or for a processor. Without a record, all that is done with the file until then would be lost.
 const MOST_WAIT_NS: u64 = 10_000_000;
-/// The thread of this process that took the lock of a structure last and still has it; 0 if there is none.
-static HOLDER: AtomicU64 = AtomicU64::new(0);
 
 /// The lock of the structure, released on drop.
-struct Locked<'t>(&'t AtomicU64);
+struct Locked<'t> {
+    lock: &'t AtomicU64,
+    holder: &'t AtomicU64,
+}
 
 impl<'t> Locked<'t> {
     fn take(table: &Table<'t>, host: &impl Host) -> Option<Self> {
         let words = table.words();
         let taken = lock::acquire(&words[H_LOCK], &words[H_LOCK + 1], host.now_ns());
         taken.then(|| {
-            HOLDER.store(host.thread(), Relaxed);
-            Locked(&words[H_LOCK])
+            let holder = &words[H_LOCK_HOLDER];
+            holder.store(host.thread(), Relaxed);
+            Locked {
+                lock: &words[H_LOCK],
+                holder,
+            }
         })
     }
 
     /// Like [`Locked::take`], but lets the holder run for as long as it may need. A signal handler does not wait for the
-    /// call that it has interrupted.
+    /// call that it has interrupted, unless that was taking or releasing the lock at this moment. Nobody waits again for a holder for whom
+    /// somebody has waited in vain: it may have been cancelled.
     fn take_patiently(table: &Table<'t>, host: &impl Host) -> Option<Self> {
         let since_ns = host.now_ns();
         loop {
             if let Some(locked) = Locked::take(table, host) {
                 return Some(locked);
             }
+            let held = table.get(H_LOCK);
             let me = host.thread();
-            let is_own = me != 0 && HOLDER.load(Relaxed) == me;
-            let waited_ns = host.now_ns().saturating_sub(since_ns);
-            if is_own || waited_ns > MOST_WAIT_NS || !host.give_way() {
+            let is_own = me != 0 && table.get(H_LOCK_HOLDER) == me;
+            if is_own || table.get(H_LOCK_HOLDER + 1) == held {
+                return None;
+            }
+            if host.now_ns().saturating_sub(since_ns) > MOST_WAIT_NS {
+                // An even count is that of a lock that is free.
+                if held & 1 == 1 {
+                    table.put(H_LOCK_HOLDER + 1, held);
+                }
+                return None;
+            }
+            if !host.give_way() {
                 return None;
             }
         }
@@ -100,8 +116,8 @@ impl<'t> Locked<'t> {
 
 impl Drop for Locked<'_> {
     fn drop(&mut self) {
-        HOLDER.store(0, Relaxed);
-        lock::release(self.0);
+        self.holder.store(0, Relaxed);
+        lock::release(self.lock);
     }
 }
 

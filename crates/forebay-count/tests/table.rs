@@ -456,8 +456,19 @@ fn files_that_are_folded_keep_their_time() {
     assert_eq!(sum, 500);
 }
 
+/// A clock on which a microsecond passes between two looks.
+#[derive(Default)]
+struct Looks(AtomicU64);
+
+impl Looks {
+    fn now_ns(&self) -> u64 {
+        self.0.fetch_add(1, Relaxed) * 1000
+    }
+}
+
 /// Two threads of a process in which memory comes late: not before the other thread has waited for it.
 struct SlowMemory<'a> {
+    clock: Looks,
     thread: u64,
     is_asked: &'a AtomicBool,
     is_awaited: &'a AtomicBool,
@@ -473,7 +484,7 @@ impl Host for SlowMemory<'_> {
     }
 
     fn now_ns(&self) -> u64 {
-        0
+        self.clock.now_ns()
     }
 
     fn thread(&self) -> u64 {
@@ -493,6 +504,7 @@ fn a_file_gets_its_record_though_another_thread_waits_for_memory() {
     let table = begin(&memory);
     let (is_asked, is_awaited) = (AtomicBool::new(false), AtomicBool::new(false));
     let host = |thread| SlowMemory {
+        clock: Looks::default(),
         thread,
         is_asked: &is_asked,
         is_awaited: &is_awaited,
@@ -554,4 +566,52 @@ fn a_handler_does_not_wait_for_the_call_that_it_has_interrupted() {
         assert!(held.is_some());
     }
     assert!(host.1.load(Relaxed), "nothing was interrupted");
+}
+
+/// A thread beside one that never releases the lock.
+struct Beside<'a> {
+    clock: Looks,
+    waits: &'a AtomicU64,
+}
+
+impl Host for Beside<'_> {
+    fn back(&self, _: Range<usize>) -> bool {
+        true
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.clock.now_ns()
+    }
+
+    fn thread(&self) -> u64 {
+        1
+    }
+
+    fn give_way(&self) -> bool {
+        self.waits.fetch_add(1, Relaxed);
+        true
+    }
+}
+
+#[test]
+fn one_file_waits_for_a_thread_that_never_releases_the_lock_and_no_other_one_does() {
+    let memory = memory(1 << 20);
+    let table = begin(&memory);
+    table.put(
+        forebay_count::layout::H_LOCK,
+        table.get(forebay_count::layout::H_LOCK) | 1,
+    );
+    let waits = AtomicU64::new(0);
+    let hold = |name: &str| {
+        let host = Beside {
+            clock: Looks::default(),
+            waits: &waits,
+        };
+        table.hold(Kind::Posix, &Name::of(name.as_bytes()), &host)
+    };
+    assert!(hold("/d/1").is_none());
+    let first = waits.load(Relaxed);
+    assert!((1000..=10_000).contains(&first), "{first} turns");
+    assert!(hold("/d/2").is_none());
+    assert_eq!(waits.load(Relaxed), first);
 }

@@ -485,6 +485,16 @@ impl Objects {
         sys::open(folder.as_fd(), &Backing::name(object, node), flags, 0)
     }
 
+    /// Opens an object by `O_PATH`, for a look that changes nothing: times that wait to be written go on waiting.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn open_to_look(&self, object: ObjectName) -> Sys<OwnedFd> {
+        let folder = self.folder(object, false)?;
+        let name = Backing::name(object, shape(object) == Shape::Node);
+        sys::open(folder.as_fd(), &name, libc::O_PATH | libc::O_NOFOLLOW, 0)
+    }
+
     /// Opens the file that carries the label.
     fn open_file(&self, object: ObjectName, flags: i32) -> Sys<OwnedFd> {
         let folder = self.folder(object, false)?;

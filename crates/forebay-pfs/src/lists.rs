@@ -1,9 +1,9 @@
 //! Access control lists of what is looked at for somebody.
 //!
 //! To read one takes longer than the look itself, so they are kept for a while. Whatever changes a list changes the `ctime`
-//! of its file, too. But several changes within a tick of the file system's clock have the same one. So a list is believed once it was
-//! read [`TICKS`] after this `ctime` was first seen: what changes it later has another one. It is read anew after [`KEPT`], for file systems
-//! that do not keep to that.
+//! of its file, too. But several changes within a tick of the file system's clock have the same one. So a list is believed if it was read
+//! more than a tick after its `ctime` was first seen: a later change has another `ctime`. It is read anew after [`KEPT`], for file
+//! systems that do not keep to that.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -15,8 +15,10 @@ use forebay_core::facts::{Attr, Cred, Inode, Timestamp};
 use forebay_sys::{self as sys, Errno, Sys};
 use parking_lot::RwLock;
 
-/// Longer than a tick of any clock by which a file system notes times.
-const TICKS: Duration = Duration::from_millis(100);
+/// Longer than a tick of the clock of a file system that keeps nanoseconds, in whatever steps.
+const TICK: Duration = Duration::from_millis(100);
+/// The same of one that keeps whole seconds.
+const WHOLE_SECOND: Duration = Duration::from_millis(1100);
 /// How long a list is believed.
 const KEPT: Duration = Duration::from_secs(1);
 /// Most lists that are kept.
@@ -37,8 +39,12 @@ struct Kept {
 }
 
 impl Kept {
-    fn is_believed(&self) -> bool {
-        self.read.duration_since(self.first_seen) >= TICKS && self.read.elapsed() < KEPT
+    fn is_believed(&self, ctime: Timestamp) -> bool {
+        let tick = match ctime.nsec {
+            0 => WHOLE_SECOND,
+            _ => TICK,
+        };
+        self.read.duration_since(self.first_seen) >= tick && self.read.elapsed() < KEPT
     }
 }
 
@@ -49,7 +55,10 @@ impl Lists {
             return Some(attr);
         }
         let known = self.0.read();
-        let kept = known.get(&key(&attr)).filter(|kept| kept.is_believed())?;
+        let kept = known.get(&key(&attr))?;
+        if !kept.is_believed(attr.ctime) {
+            return None;
+        }
         Some(access_list::with_list(attr, kept.list.as_deref(), asker))
     }
 
@@ -62,10 +71,11 @@ impl Lists {
         let list: List = list_of(what)?.map(Arc::from);
         let told = access_list::with_list(attr, list.as_deref(), asker);
         let mut known = self.0.write();
-        if known.len() >= MOST {
+        let key = key(&attr);
+        if known.len() >= MOST && !known.contains_key(&key) {
             known.clear();
         }
-        let kept = known.entry(key(&attr)).or_insert(Kept {
+        let kept = known.entry(key).or_insert(Kept {
             first_seen: read,
             read,
             list: None,
@@ -105,6 +115,8 @@ fn key(attr: &Attr) -> (Inode, Timestamp) {
 pub(crate) fn list_of(what: BorrowedFd<'_>) -> Sys<Option<Vec<u8>>> {
     match sys::get_xattr_of_path(what, XATTR) {
         Err(Errno::OPNOTSUPP) => Ok(None),
+        // What is open is there. Its link in `/proc` is not.
+        Err(Errno::NOENT) => Err(Errno::IO),
         list => list,
     }
 }

@@ -54,7 +54,7 @@ impl Figure {
             "new".to_owned()
         } else if after / before >= 2.0 {
             format!("x {:.1}", after / before)
-        } else if after > 0.0 && after / before < 0.005 {
+        } else if after > 0.0 && after / before <= 0.005 {
             // Rounded it would be all of it.
             "< -99 %".to_owned()
         } else {

@@ -55,10 +55,14 @@ pub fn json_in_html(json: &str) -> String {
 /// The same text with processes in the place of ranks.
 pub(crate) fn speak_of_processes(text: &str) -> String {
     let words = text.split_inclusive(|c: char| !c.is_alphanumeric());
+    let mut is_in_path = false;
     let words = words.map(|word| {
         let bare = word.trim_end_matches(|c: char| !c.is_alphanumeric());
         let end = &word[bare.len()..];
+        let is_part = is_in_path || end.starts_with('/');
+        is_in_path = end.ends_with('/');
         match bare {
+            _ if is_part => word.to_owned(),
             "rank" => format!("process{end}"),
             "ranks" => format!("processes{end}"),
             _ => word.to_owned(),

@@ -99,7 +99,7 @@ impl World for Hand<'_> {
             match lists.known(attr, cred) {
                 Some(known) => Ok(known),
                 None => {
-                    let opened = objects.open_object(object, libc::O_PATH | libc::O_NOFOLLOW)?;
+                    let opened = objects.open_to_look(object)?;
                     lists.read(opened.as_fd(), attr, cred)
                 }
             }

@@ -83,7 +83,7 @@ pub(super) fn gathered<'a>(
     let limits = subject.limits;
     let flows = uses.clone().map(|one| direction.of(one));
     let (ops, seconds) = flows.fold((0, 0.0), |(ops, seconds), flow| {
-        (ops + flow.ops, seconds + flow.seconds)
+        (flow.ops.saturating_add(ops), seconds + flow.seconds)
     });
     // In files of several ranks a request costs locks, too, of which the others tell nothing.
     let request = RequestCost::assumed(limits);

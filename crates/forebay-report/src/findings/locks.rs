@@ -1,5 +1,5 @@
 //! Shared files in whose lock units several nodes write, so that the units go from node to node. Only a trace of every write proves
-//! that they did; the seconds of such writes against others of the same file tell what it cost.
+//! that they did; the seconds of such writes, against others of the same size in the same files, tell what it cost.
 
 use super::{Confidence, FileEvidence, Finding, Measured, NAMED_FILES, Subject};
 use crate::model::{BUCKET_NAMES, Interface, LockedFile, Locks, Writes};
@@ -21,6 +21,11 @@ struct Compared {
 impl Compared {
     fn is_known(&self) -> bool {
         self.contended.requests.min(self.alone.requests) >= LEAST_COMPARED
+    }
+
+    /// True if there are many in units of several nodes, and too few of the same size to compare them with.
+    fn is_unknown(&self) -> bool {
+        self.contended.requests >= LEAST_COMPARED && self.times().is_none()
     }
 
     /// How many times as long writes in units of several nodes take; `None` if too few are known.
@@ -144,7 +149,7 @@ fn unpriced(
     sizes: &[Compared; BUCKETS],
     title: &str,
 ) -> Option<Finding> {
-    let unknown = sizes.map(|one| if one.times().is_none() { 1.0 } else { 0.0 });
+    let unknown = sizes.map(|one| if one.is_unknown() { 1.0 } else { 0.0 });
     let (rank, seconds) = most(locks, &unknown);
     if seconds <= 0.0 {
         return None;

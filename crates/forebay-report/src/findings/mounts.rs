@@ -132,7 +132,7 @@ impl<'a> Mounts<'a> {
                 .push(detail(interface, name, is_write, work, &usual));
             for (other, other_work) in places {
                 let times = share(other_work.seconds, usual.seconds(other_work));
-                *one.elsewhere.entry(*other).or_default() += times * seconds;
+                one.add_elsewhere(*other, times * seconds);
             }
         }
     }

@@ -3,7 +3,7 @@
 use super::pace::{Usual, is_measured, lower_median};
 use super::places::{Slow, detail, measured, named, worst_of};
 use super::{Confidence, Finding, NAMED_FILES, Subject};
-use crate::model::{Amount, Interface, Placement};
+use crate::model::{Amount, Interface, Job, Placement};
 use crate::units::{self, share};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,15 +32,18 @@ fn sum(of: &[(u32, Amount)]) -> Amount {
     sum
 }
 
+/// Steps beside ranks do other work.
+fn counts(job: &Job, rank: u32) -> bool {
+    job.rank_count() == 0 || job.is_rank(rank)
+}
+
 fn lanes<'a>(
     subject: &Subject,
     placement: &'a Placement,
 ) -> BTreeMap<Lane<'a>, Vec<(usize, OfNode)>> {
     let job = subject.job;
     let mut lanes: BTreeMap<Lane, BTreeMap<usize, OfNode>> = BTreeMap::new();
-    // Steps beside ranks do other work.
-    let counts = |rank| job.rank_count() == 0 || job.is_rank(rank);
-    for one in placement.work.iter().filter(|one| counts(one.rank)) {
+    for one in placement.work.iter().filter(|one| counts(job, one.rank)) {
         if let Some(host) = placement.host_of.get(&one.rank) {
             let lane = lanes.entry((one.interface, one.mount.as_str(), one.is_write));
             let of_node = lane.or_default().entry(*host).or_default();
@@ -116,7 +119,7 @@ impl Nodes {
                 .push(detail(interface, mount, is_write, total, &usual));
             for ((other, _), other_total) in nodes.iter().zip(&sums) {
                 let times = share(other_total.seconds, usual.seconds(other_total));
-                *one.elsewhere.entry(*other).or_default() += times * seconds;
+                one.add_elsewhere(*other, times * seconds);
             }
         }
     }
@@ -135,7 +138,11 @@ fn slow_node(subject: &Subject) -> Option<Finding> {
         nodes.compared.len(),
         units::seconds(most.usual)
     );
-    let mut finding = Finding::new("slow-node", title, gained(placement, &nodes.saved));
+    let mut finding = Finding::new(
+        "slow-node",
+        title,
+        gained(subject.job, placement, &nodes.saved),
+    );
     finding.confidence = Confidence::High;
     finding.estimate = "measured: time to read and write of the rank that has most, less that of the rank that would have most if the \
                         ranks on slow nodes took the median of nodes for a request, or for a byte if that is more"
@@ -158,9 +165,9 @@ fn slow_node(subject: &Subject) -> Option<Finding> {
 }
 
 /// Seconds by which the rank with most I/O would be quicker.
-fn gained(placement: &Placement, saved: &BTreeMap<u32, f64>) -> f64 {
+fn gained(job: &Job, placement: &Placement, saved: &BTreeMap<u32, f64>) -> f64 {
     let mut totals: BTreeMap<u32, f64> = BTreeMap::new();
-    for one in &placement.work {
+    for one in placement.work.iter().filter(|one| counts(job, one.rank)) {
         *totals.entry(one.rank).or_default() += one.amount.seconds;
     }
     let most = totals.values().copied().fold(0.0, f64::max);

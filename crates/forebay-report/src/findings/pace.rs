@@ -11,6 +11,8 @@ const LEAST_REQUESTS: u64 = 100;
 const LEAST_BYTES: u64 = 64 << 20;
 /// A place that flushes its files more often than this many times the usual does other work.
 const MOST_SYNCS: f64 = 2.0;
+/// So many flushes for each request make no difference.
+const FEW_SYNCS: f64 = 0.01;
 
 /// What the same work takes in a usual place: the median of places.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -53,7 +55,8 @@ impl Usual {
 
     /// True if this work took so many times as long as usual, and is not of another kind.
     pub(super) fn is_exceeded(&self, work: &Amount, times: f64) -> bool {
-        let flushes = work.syncs as f64 > MOST_SYNCS * self.syncs * work.requests as f64;
+        let requests = work.requests as f64;
+        let flushes = work.syncs as f64 > (MOST_SYNCS * self.syncs + FEW_SYNCS) * requests;
         !flushes && work.seconds > 0.0 && work.seconds >= times * self.seconds(work)
     }
 }
@@ -88,8 +91,13 @@ mod tests {
         // Larger requests may take longer, and smaller ones longer for a byte.
         assert!(!usual.is_exceeded(&amount(1000, 65_536, 30.0), 3.0));
         assert!(!usual.is_exceeded(&amount(16_000, 256, 90.0), 3.0));
-        let flushed = Amount {
+        let once = Amount {
             syncs: 10,
+            ..amount(1000, 4096, 60.0)
+        };
+        assert!(usual.is_exceeded(&once, 3.0));
+        let flushed = Amount {
+            syncs: 11,
             ..amount(1000, 4096, 60.0)
         };
         assert!(!usual.is_exceeded(&flushed, 3.0));

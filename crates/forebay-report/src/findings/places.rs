@@ -15,8 +15,17 @@ pub(super) struct Slow {
     pub usual: f64,
     /// By lane, in words.
     pub details: Vec<String>,
-    /// Seconds that its work would take in each of the places.
-    pub elsewhere: BTreeMap<usize, f64>,
+    /// Seconds that its work would take in each of the places, and in how many lanes those have work.
+    elsewhere: BTreeMap<usize, (f64, usize)>,
+}
+
+impl Slow {
+    /// Adds what its work in one lane would take in another place, or takes in this one.
+    pub(super) fn add_elsewhere(&mut self, place: usize, seconds: f64) {
+        let (sum, lanes) = self.elsewhere.entry(place).or_default();
+        *sum += seconds;
+        *lanes += 1;
+    }
 }
 
 /// The slow place that loses most.
@@ -57,7 +66,9 @@ pub(super) fn measured(slow: &Slow, name: impl Fn(usize) -> String, places: &str
     let mut measured: Vec<Measured> = slow
         .elsewhere
         .iter()
-        .map(|(at, seconds)| Measured {
+        // The others can't be compared as a whole.
+        .filter(|(_, (_, lanes))| *lanes == slow.details.len())
+        .map(|(at, (seconds, _))| Measured {
             name: name(*at),
             seconds: *seconds,
         })

@@ -55,8 +55,11 @@ fn read_ahead(subject: &Subject) -> Option<Finding> {
             places > 0 && places as f64 >= limits.random_share * one.total.read.ops as f64
         })
         .collect();
-    let places: u64 = hits.iter().map(|one| scattered(one)).sum();
-    if places < limits.min_requests {
+    let places: u64 = hits
+        .iter()
+        .map(|one| scattered(one))
+        .fold(0, u64::saturating_add);
+    if places < limits.min_requests || fetched.asked == 0 {
         return None;
     }
     let loss = slowest_path(subject, hits.iter().copied(), Part::Read, |one| {

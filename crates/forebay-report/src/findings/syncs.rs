@@ -48,7 +48,10 @@ fn often_synced<'a>(subject: &'a Subject) -> Vec<&'a FileUse> {
             total.syncs > 0 && total.syncs as f64 >= limits.syncs_per_write * total.write.ops as f64
         })
         .collect();
-    let total: u64 = hits.iter().map(|one| one.total.syncs).sum();
+    let total: u64 = hits
+        .iter()
+        .map(|one| one.total.syncs)
+        .fold(0, u64::saturating_add);
     if total < limits.syncs {
         return Vec::new();
     }
@@ -60,8 +63,14 @@ fn frequent(subject: &Subject) -> Option<Finding> {
     if hits.is_empty() {
         return None;
     }
-    let total: u64 = hits.iter().map(|one| one.total.syncs).sum();
-    let writes: u64 = hits.iter().map(|one| one.total.write.ops).sum();
+    let total: u64 = hits
+        .iter()
+        .map(|one| one.total.syncs)
+        .fold(0, u64::saturating_add);
+    let writes: u64 = hits
+        .iter()
+        .map(|one| one.total.write.ops)
+        .fold(0, u64::saturating_add);
     let loss = slowest_path(subject, hits.iter().copied(), Part::Write, sync_seconds);
     let mut finding = Finding::of_loss(
         subject,
@@ -118,7 +127,12 @@ fn bursts(subject: &Subject) -> Option<Finding> {
     let &(slowest, seconds) = waiting.first()?;
     loss.seconds = seconds;
     loss.rank = loss.rank.map(|_| slowest);
-    let sum = |of: fn(&FileUse) -> u64| -> u64 { loss.files.iter().map(|(one, _)| of(one)).sum() };
+    let sum = |of: fn(&FileUse) -> u64| -> u64 {
+        loss.files
+            .iter()
+            .map(|(one, _)| of(one))
+            .fold(0, u64::saturating_add)
+    };
     let (syncs, written) = (sum(|one| one.total.syncs), sum(|one| one.total.write.bytes));
     let longest = units::seconds(seconds);
     let calls = units::count(syncs, "fsync", "fsyncs");

@@ -257,7 +257,10 @@ impl Sums {
                 of_rank.contended[bucket].add(&sum);
             } else {
                 watched.told.alone_writes.add(&sum);
-                self.locks.alone[bucket].add(&sum);
+                // Other files may lie on another file system.
+                if watched.told.contended > 0 {
+                    self.locks.alone[bucket].add(&sum);
+                }
             }
         }
     }

@@ -64,11 +64,14 @@ impl Names {
 impl PlacementBuilder {
     /// Notes the host of a rank; the first one that is told counts.
     fn place(&mut self, rank: u32, host: &str) {
-        if host.is_empty() || self.hosts.names.len() >= MOST_HOSTS {
+        if host.is_empty() || self.host_of.contains_key(&rank) {
             return;
         }
-        let place = self.hosts.place(&printable(host.as_bytes()));
-        self.host_of.entry(rank).or_insert(place);
+        let host = printable(host.as_bytes());
+        if self.hosts.places.contains_key(&host) || self.hosts.names.len() < MOST_HOSTS {
+            let place = self.hosts.place(&host);
+            self.host_of.insert(rank, place);
+        }
     }
 
     /// Reads the note of a log.
