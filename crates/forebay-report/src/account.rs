@@ -144,7 +144,8 @@ impl Account {
         account.overlap = overlap;
         account.time = mean_split(&account.ranks, job.run_seconds);
         account.slowest = slowest(&account.ranks);
-        account.io_seconds = io_seconds(job, &account.ranks, wanted);
+        // An empty sum is -0.
+        account.io_seconds = io_seconds(job, &account.ranks, wanted) + 0.0;
         account
     }
 

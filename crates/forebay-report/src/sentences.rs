@@ -30,12 +30,12 @@ pub(crate) fn fetched_text(fetched: &Fetched) -> String {
     let (delivered, asked) = (bytes(fetched.bytes), bytes(fetched.asked));
     if fetched.bytes >= fetched.asked {
         return format!(
-            "delivered {delivered} by the kernel's count; calls read {asked} from files"
+            "delivered {delivered} by the kernel's count; calls read {asked} from files and devices"
         );
     }
     format!(
-        "delivered {delivered}, by the kernel's count, of the {asked} that calls read from files; the rest was in memory, \
-         or on a file system without this count (FUSE)"
+        "delivered {delivered}, by the kernel's count, of the {asked} that calls read; the rest was in memory, of devices such as \
+         /dev/zero, or on a file system without this count (FUSE)"
     )
 }
 

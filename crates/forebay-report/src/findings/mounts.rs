@@ -1,7 +1,7 @@
 //! Mount points on which requests take much longer than on others of the same type of file system.
 
 use super::loss::{Loss, Part, real_files, slowest_path};
-use super::pace::{Usual, is_measured, lower_median, mean_size};
+use super::pace::{Usual, is_measured, is_stored, lower_median, mean_size};
 use super::places::{Slow, detail, measured, named, worst_of};
 use super::{Finding, NAMED_FILES, Subject};
 use crate::model::{Amount, FileUse, Flow, Interface};
@@ -15,9 +15,6 @@ pub(super) fn rules(subject: &Subject) -> Vec<Finding> {
 
 /// Requests of mount points are compared if their mean sizes differ by this factor at most.
 const SAME_SIZE: f64 = 4.0;
-/// Seconds of a request below which it was served from memory.
-const MEMORY_SECONDS: f64 = 20e-6;
-
 /// Requests that can be compared: of one interface and type of file system, in one direction.
 type Lane<'a> = (Interface, &'a str, bool);
 
@@ -46,12 +43,6 @@ fn amount_of(one: &FileUse, is_write: bool) -> Amount {
         seconds: flow.seconds,
         syncs: if is_write { one.total.syncs } else { 0 },
     }
-}
-
-/// True if storage, and not memory alone, can have served this.
-fn is_stored(subject: &Subject, work: &Amount) -> bool {
-    let is_quick = work.bytes as f64 >= subject.limits.local_bytes_per_second * work.seconds;
-    !is_quick && work.seconds >= MEMORY_SECONDS * work.requests as f64
 }
 
 /// Of mount points those whose mean requests are of about the same size.

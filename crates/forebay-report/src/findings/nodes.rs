@@ -1,6 +1,6 @@
 //! Nodes on which the same work takes much longer than on the others.
 
-use super::pace::{Usual, is_measured, lower_median};
+use super::pace::{Usual, is_measured, is_stored, lower_median};
 use super::places::{Slow, detail, measured, named, worst_of};
 use super::{Confidence, Finding, NAMED_FILES, Subject};
 use crate::model::{Amount, Interface, Job, Placement};
@@ -52,7 +52,10 @@ fn lanes<'a>(
     }
     let lanes = lanes.into_iter().map(|(lane, nodes)| {
         let nodes = nodes.into_iter();
-        let nodes = nodes.filter(|(_, of)| is_measured(&sum(of)));
+        let nodes = nodes.filter(|(_, of)| {
+            let of = sum(of);
+            is_measured(&of) && is_stored(subject, &of)
+        });
         (lane, same_work(nodes.collect()))
     });
     lanes.collect()
@@ -143,7 +146,7 @@ fn slow_node(subject: &Subject) -> Option<Finding> {
         title,
         gained(subject.job, placement, &nodes.saved),
     );
-    finding.confidence = Confidence::High;
+    finding.confidence = Confidence::Medium;
     finding.estimate = "measured: time to read and write of the rank that has most, less that of the rank that would have most if the \
                         ranks on slow nodes took the median of nodes for a request, or for a byte if that is more"
         .to_owned();
@@ -159,7 +162,8 @@ fn slow_node(subject: &Subject) -> Option<Finding> {
     finding.measured = measured(most, host, "nodes");
     finding.files = named(&nodes.slow, host);
     finding.advice = "Tell the operators which node it is, and leave it out of the next job (Slurm: --exclude): its network or its mount is \
-                      slow, or other jobs use it."
+                      slow, or other jobs use it. First make sure that its ranks do not open their files in another way (O_SYNC, O_DIRECT), which \
+                      no log tells."
         .to_owned();
     Some(finding)
 }

@@ -3,6 +3,7 @@
 //! A place is slow if its requests take longer each, **and** its bytes do, by a factor. Whatever a request and a byte cost, it is
 //! slower then by that factor at least. No cost has to be assumed, and a place with more or larger requests is not taken for a slow one.
 
+use super::Subject;
 use crate::model::Amount;
 
 /// Fewer requests are no measurement of a place, unless they move [`LEAST_BYTES`].
@@ -13,6 +14,9 @@ const LEAST_BYTES: u64 = 64 << 20;
 const MOST_SYNCS: f64 = 2.0;
 /// So many flushes for each request make no difference.
 const FEW_SYNCS: f64 = 0.01;
+
+/// Seconds of a request below which it was served from memory.
+const MEMORY_SECONDS: f64 = 20e-6;
 
 /// What the same work takes in a usual place: the median of places.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -29,6 +33,12 @@ pub(super) struct Usual {
 pub(super) fn is_measured(amount: &Amount) -> bool {
     let is_much = amount.requests >= LEAST_REQUESTS || amount.bytes >= LEAST_BYTES;
     is_much && amount.requests > 0 && amount.bytes > 0 && amount.seconds > 0.0
+}
+
+/// True if storage, and not memory alone, can have served this.
+pub(super) fn is_stored(subject: &Subject, work: &Amount) -> bool {
+    let is_quick = work.bytes as f64 >= subject.limits.local_bytes_per_second * work.seconds;
+    !is_quick && work.seconds >= MEMORY_SECONDS * work.requests as f64
 }
 
 /// Bytes of a mean request.

@@ -21,7 +21,7 @@ fn scattered(one: &FileUse) -> u64 {
     (read.ops - first).saturating_sub(read.consecutive)
 }
 
-/// Bytes that writes of less than a page fetch at most: the pages at both ends of each, in files that were there before.
+/// Bytes that writes fetch at most: the pages at both ends of each, in files that were there before.
 fn fetched_for_writes(one: &FileUse, subject: &Subject) -> u64 {
     match subject.job.files[one.file].created {
         Some(true) => 0,
@@ -30,13 +30,14 @@ fn fetched_for_writes(one: &FileUse, subject: &Subject) -> u64 {
 }
 
 /// Fires if much more was fetched than read, and files were read at many places. Pages of a mapped file are fetched without
-/// a read, so a job that has mapped one never fires.
+/// a read, so a job that has mapped one never fires, nor one with programs that were not recorded.
 fn read_ahead(subject: &Subject) -> Option<Finding> {
     let limits = subject.limits;
     let coverage = subject.job.coverage.filter(Coverage::is_known)?;
     let fetched = coverage.fetched?;
     let uses = || lowest(subject, Interface::has_pattern);
-    if uses().any(|one| one.total.mmaps > 0) {
+    let is_partial = subject.job.metadata.contains_key("unrecorded");
+    if is_partial || uses().any(|one| one.total.mmaps > 0) {
         return None;
     }
     let for_writes = uses().map(|one| fetched_for_writes(one, subject));

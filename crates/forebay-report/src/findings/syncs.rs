@@ -128,10 +128,8 @@ fn bursts(subject: &Subject) -> Option<Finding> {
     loss.seconds = seconds;
     loss.rank = loss.rank.map(|_| slowest);
     let sum = |of: fn(&FileUse) -> u64| -> u64 {
-        loss.files
-            .iter()
-            .map(|(one, _)| of(one))
-            .fold(0, u64::saturating_add)
+        let each = hits.iter().map(|one| of(one));
+        each.fold(0, u64::saturating_add)
     };
     let (syncs, written) = (sum(|one| one.total.syncs), sum(|one| one.total.write.bytes));
     let longest = units::seconds(seconds);

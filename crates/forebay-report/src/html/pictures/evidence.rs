@@ -15,14 +15,14 @@ pub(in crate::html) fn of_finding(report: &Report, plots: &Plots, one: &Finding)
             (cost(report, one))
             @if let Some((says, picture)) = proof(report, plots, one) {
                 p .bar-head { (says) }
-                div .bars .(if compares_paths(one) { "wide-labels" } else { "" }) { (picture) }
+                div .bars .(if needs_wide_labels(one) { "wide-labels" } else { "" }) { (picture) }
             }
         }
     }
 }
 
-/// Are the things that it compares paths, which need a line of their own?
-fn compares_paths(one: &Finding) -> bool {
+/// Do the names of what it compares need a line of their own?
+fn needs_wide_labels(one: &Finding) -> bool {
     let codes = [
         "waiting-opens",
         "fsync-bursts",
