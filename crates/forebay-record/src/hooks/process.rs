@@ -41,7 +41,9 @@ hooks! {
 
     fn execveat [real] (dirfd: c_int, path: Path, args: Strings, env: Strings, flags: c_int) -> c_int {
         let is_unreached = || {
-            let by_fd = flags & libc::AT_EMPTY_PATH != 0 && kernel::bytes(path).is_empty();
+            let by_fd = flags & libc::AT_EMPTY_PATH != 0
+                && !path.is_null()
+                && kernel::bytes(path).is_empty();
             let of_fd = FdPath::new(dirfd);
             is_unreached(dirfd, if by_fd { of_fd.as_ptr() } else { path }, env)
         };

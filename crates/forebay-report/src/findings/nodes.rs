@@ -44,7 +44,9 @@ fn lanes<'a>(
     let job = subject.job;
     let mut lanes: BTreeMap<Lane, BTreeMap<usize, OfNode>> = BTreeMap::new();
     for one in placement.work.iter().filter(|one| counts(job, one.rank)) {
-        if let Some(host) = placement.host_of.get(&one.rank) {
+        // Where a mount point is not known, file systems may differ.
+        let host = placement.host_of.get(&one.rank);
+        if let Some(host) = host.filter(|_| !one.mount.is_empty()) {
             let lane = lanes.entry((one.interface, one.mount.as_str(), one.is_write));
             let of_node = lane.or_default().entry(*host).or_default();
             of_node.push((one.rank, one.amount));

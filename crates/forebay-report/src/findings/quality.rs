@@ -186,7 +186,7 @@ fn condensed(subject: &Subject) -> Option<Finding> {
     }
     let mut finding = about_data(
         "condensed-data",
-        "Files are summed by directory, because the recorder's memory was full; no sum loses anything by that"
+        "Files are summed by directory, because the recorder's memory was full; no sum of calls, bytes or time loses anything by that"
             .to_owned(),
     );
     finding.evidence = subject.job.condensed.clone();
