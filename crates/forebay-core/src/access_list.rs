@@ -3,7 +3,8 @@
 //! The mode of an object with a list tells less than the list. The bits of its group are the mask, which is the most that the
 //! group and all that are named can get.
 
-use crate::facts::{Attr, Cred};
+use crate::facts::{Attr, Cred, Timestamp};
+use std::time::Duration;
 
 /// The extended attribute that holds a list.
 pub const XATTR: &[u8] = b"system.posix_acl_access";
@@ -38,6 +39,26 @@ pub fn with_list(attr: Attr, list: Option<&[u8]>, cred: &Cred) -> Attr {
             .fold(0, |all, want| all | 1 << want)
     });
     Attr { granted, ..attr }
+}
+
+/// Longer than a tick of the clock of a file system that keeps nanoseconds, in whatever steps.
+const TICK: Duration = Duration::from_millis(100);
+/// The same of one that keeps whole seconds.
+const WHOLE_SECOND: Duration = Duration::from_millis(1100);
+/// How long a list is believed.
+const KEPT: Duration = Duration::from_secs(1);
+
+/// Is a list that was read before still that of a file with this `ctime`? It was read `after` that `ctime` was first seen, and is of this `age`.
+///
+/// Whatever changes a list changes the `ctime` of its file, too. But several changes within a tick of the file system's clock have the same
+/// one. So a list is believed if it was read more than a tick after its `ctime` was first seen: a later change has another
+/// `ctime`. It is not believed for long, for file systems that do not keep to that.
+pub fn is_believed(ctime: Timestamp, after: Duration, age: Duration) -> bool {
+    let tick = match ctime.nsec {
+        0 => WHOLE_SECOND,
+        _ => TICK,
+    };
+    after >= tick && age < KEPT
 }
 
 /// An entry: its tag, its rights, and whom it names.
@@ -175,6 +196,17 @@ mod tests {
         let named = cred(11, &[]);
         let attr = with_list(closed, Some(&example()), &named);
         assert!(may(&named, &attr, READ | SEARCH) && !may(&named, &attr, WRITE));
+    }
+
+    #[test]
+    fn a_list_is_believed_once_the_clock_of_its_file_has_gone_on_and_not_for_long() {
+        let ms = Duration::from_millis;
+        for (nsec, tick) in [(1, 100), (0, 1100)] {
+            let ctime = Timestamp { sec: 7, nsec };
+            assert!(is_believed(ctime, ms(tick), ms(999)));
+            assert!(!is_believed(ctime, ms(tick - 1), ms(0)));
+            assert!(!is_believed(ctime, ms(tick), ms(1000)));
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Memory of a table: it makes records and names, and folds files when it is full.
 //!
 //! All of it happens under one lock. Nobody waits for that lock for long: the first use of a file 10 ms at
-//! most, the fifth size of its accesses some microseconds. Nothing else comes here. Memory is **type-stable**: cells that
+//! most, the fifth size of its accesses some microseconds. Memory is **type-stable**: cells that
 //! once were a record of some kind stay one, so that a thread with an old handle finds a lock where it expects one.
 
 use core::ops::Range;

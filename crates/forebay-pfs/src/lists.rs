@@ -1,26 +1,17 @@
 //! Access control lists of what is looked at for somebody.
 //!
-//! To read one takes longer than the look itself, so they are kept for a while. Whatever changes a list changes the `ctime`
-//! of its file, too. But several changes within a tick of the file system's clock have the same one. So a list is believed if it was read
-//! more than a tick after its `ctime` was first seen: a later change has another `ctime`. It is read anew after [`KEPT`], for file
-//! systems that do not keep to that.
+//! To read one takes longer than the look itself, so they are kept for a while: [`access_list::is_believed`] says for how long.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use forebay_core::access_list::{self, XATTR};
 use forebay_core::facts::{Attr, Cred, Inode, Timestamp};
 use forebay_sys::{self as sys, Errno, Sys};
 use parking_lot::RwLock;
 
-/// Longer than a tick of the clock of a file system that keeps nanoseconds, in whatever steps.
-const TICK: Duration = Duration::from_millis(100);
-/// The same of one that keeps whole seconds.
-const WHOLE_SECOND: Duration = Duration::from_millis(1100);
-/// How long a list is believed.
-const KEPT: Duration = Duration::from_secs(1);
 /// Most lists that are kept.
 const MOST: usize = 1 << 14;
 
@@ -38,16 +29,6 @@ struct Kept {
     list: List,
 }
 
-impl Kept {
-    fn is_believed(&self, ctime: Timestamp) -> bool {
-        let tick = match ctime.nsec {
-            0 => WHOLE_SECOND,
-            _ => TICK,
-        };
-        self.read.duration_since(self.first_seen) >= tick && self.read.elapsed() < KEPT
-    }
-}
-
 impl Lists {
     /// `attr` with what the list gives to `asker`; `None`: the list has to be read ([`Lists::read`]).
     pub fn known(&self, attr: Attr, asker: &Cred) -> Option<Attr> {
@@ -56,10 +37,9 @@ impl Lists {
         }
         let known = self.0.read();
         let kept = known.get(&key(&attr))?;
-        if !kept.is_believed(attr.ctime) {
-            return None;
-        }
-        Some(access_list::with_list(attr, kept.list.as_deref(), asker))
+        let after = kept.read.duration_since(kept.first_seen);
+        access_list::is_believed(attr.ctime, after, kept.read.elapsed())
+            .then(|| access_list::with_list(attr, kept.list.as_deref(), asker))
     }
 
     /// `attr` of something open, which may have been opened with `O_PATH`, with what its list gives to `asker`. Needs `/proc`.

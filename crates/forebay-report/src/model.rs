@@ -19,7 +19,7 @@ pub use busy::{Bounds, Busy};
 pub use collective::{Avoided, Calls, Collective, Prediction};
 pub use counters::{BUCKET_NAMES, Counters, Flow, join};
 pub use coverage::{Coverage, Fetched, Unplaced};
-pub use locks::{LockedFile, Locks, RankWrites, Writes};
+pub use locks::{LockedFile, Locks, RankWrites};
 pub use placement::{Amount, Placement, Work};
 pub use programs::Program;
 pub use timeline::{Segment, Timeline, TimelineSource, Trace};

@@ -5,8 +5,7 @@ mod common;
 use common::Sketch;
 use darshan_log::counters::posix::{Counter, FCounter};
 use darshan_log::{
-    DxtRecord, Log, LogWriter, Lustre, LustreComponent, LustreRecord, ModuleId, Mount, Posix,
-    Record, Segment, record_id,
+    DxtRecord, Log, LogWriter, Lustre, ModuleId, Mount, Posix, Record, Segment, record_id,
 };
 use forebay_report::findings::Finding;
 use forebay_report::{Report, of_log};
@@ -107,21 +106,8 @@ fn in_turns(seconds: f64) -> Sketch {
             at += takes;
         }
     }
-    sketch.stripes.push(LustreRecord {
-        id: record_id(b"/pfs/shared"),
-        rank: -1,
-        components: vec![LustreComponent {
-            stripe_size: 1 << 20,
-            stripe_count: 4,
-            stripe_pattern: -1,
-            flags: -1,
-            extent_start: 0,
-            extent_end: -1,
-            mirror_id: -1,
-            pool: String::new(),
-        }],
-        osts: vec![1, 2, 3, 4],
-    });
+    let id = record_id(b"/pfs/shared");
+    sketch.stripes.push(common::four_stripes(id));
     sketch
 }
 

@@ -3,6 +3,7 @@
 
 use super::calibration::RequestCost;
 use super::loss::{real_files, slowest_path};
+use super::pace::MEMORY_SECONDS;
 use super::requests::{Direction, READS, WRITES, request_seconds};
 use super::{Finding, Subject, Thresholds};
 use crate::model::{Avoided, Collective, FileUse, Flow, Interface, Job, Sharing};
@@ -67,10 +68,6 @@ pub(super) struct Requests {
     pub name: String,
 }
 
-/// Seconds of a request below which it has ended in the memory of its node. To gather such requests takes messages that take as long
-/// (measured: two ranks over a page cache gain nothing).
-const LOCAL_REQUEST_SECONDS: f64 = 20e-6;
-
 /// A finding on requests that cost more than they would if they were gathered, with the files that have them.
 pub(super) fn gathered<'a>(
     subject: &Subject,
@@ -93,7 +90,8 @@ pub(super) fn gathered<'a>(
         let fewer = ((requests.of)(flow) as f64 - gathered).max(0.0);
         request_seconds(flow, fewer, request)
     });
-    let mut finding = if seconds < LOCAL_REQUEST_SECONDS * ops as f64 {
+    // To gather such requests takes messages that take as long (measured: two ranks over a page cache gain nothing).
+    let mut finding = if seconds < MEMORY_SECONDS * ops as f64 {
         let why = "the requests are so quick that they end in the memory of the node, and to gather them takes messages";
         Finding::not_estimated_for(subject, code, title, &loss, why)
     } else {

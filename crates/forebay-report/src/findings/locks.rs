@@ -2,7 +2,7 @@
 //! that they did; the seconds of such writes, against others of the same size in the same files, tell what it cost.
 
 use super::{Confidence, FileEvidence, Finding, Measured, NAMED_FILES, Subject};
-use crate::model::{BUCKET_NAMES, Interface, LockedFile, Locks, Writes};
+use crate::model::{Amount, BUCKET_NAMES, Interface, LockedFile, Locks};
 use crate::units::{self, bytes, number};
 
 /// Name of the finding.
@@ -14,8 +14,8 @@ const BUCKETS: usize = BUCKET_NAMES.len();
 /// What writes of one size cost.
 #[derive(Clone, Copy)]
 struct Compared {
-    contended: Writes,
-    alone: Writes,
+    contended: Amount,
+    alone: Amount,
 }
 
 impl Compared {
@@ -35,13 +35,13 @@ impl Compared {
     }
 }
 
-fn mean(writes: &Writes) -> f64 {
+fn mean(writes: &Amount) -> f64 {
     writes.seconds / writes.requests.max(1) as f64
 }
 
 fn by_size(locks: &Locks) -> [Compared; BUCKETS] {
     std::array::from_fn(|bucket| {
-        let mut contended = Writes::default();
+        let mut contended = Amount::default();
         for rank in &locks.ranks {
             contended.add(&rank.contended[bucket]);
         }
@@ -75,7 +75,7 @@ pub(super) fn rules(subject: &Subject) -> Vec<Finding> {
 }
 
 fn ping_pong(subject: &Subject, locks: &Locks) -> Option<Finding> {
-    let mut contended = Writes::default();
+    let mut contended = Amount::default();
     for file in &locks.files {
         contended.add(&file.contended_writes);
     }
@@ -131,7 +131,7 @@ fn priced(
     finding.confidence = Confidence::Medium;
     let lost_seconds = |bucket: &usize| sizes[*bucket].contended.seconds * lost[*bucket];
     let bucket = (0..BUCKETS).max_by(|a, b| lost_seconds(a).total_cmp(&lost_seconds(b)))?;
-    let named = |writes: &Writes, nodes: &str| Measured {
+    let named = |writes: &Amount, nodes: &str| Measured {
         name: format!("{}, unit of {nodes}", BUCKET_NAMES[bucket]),
         seconds: mean(writes),
     };
@@ -179,7 +179,7 @@ fn evidence(locks: &Locks, sizes: &[Compared; BUCKETS]) -> Vec<String> {
             )
         })
         .collect();
-    let mut all = [Writes::default(); 2];
+    let mut all = [Amount::default(); 2];
     for file in &locks.files {
         all[0].add(&file.contended_writes);
         all[1].add(&file.alone_writes);

@@ -4,7 +4,7 @@ use super::loss::{Loss, Part, real_files, slowest_path};
 use super::pace::{Usual, is_measured, is_stored, lower_median, mean_size};
 use super::places::{Slow, detail, measured, named, worst_of};
 use super::{Finding, NAMED_FILES, Subject};
-use crate::model::{Amount, FileUse, Flow, Interface};
+use crate::model::{Amount, FileUse, Interface};
 use crate::units::{self, share};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,6 +15,7 @@ pub(super) fn rules(subject: &Subject) -> Vec<Finding> {
 
 /// Requests of mount points are compared if their mean sizes differ by this factor at most.
 const SAME_SIZE: f64 = 4.0;
+
 /// Requests that can be compared: of one interface and type of file system, in one direction.
 type Lane<'a> = (Interface, &'a str, bool);
 
@@ -29,20 +30,6 @@ fn mounted<'a>(subject: &'a Subject) -> impl Iterator<Item = (Interface, &'a Fil
         let file = &subject.job.files[one.file];
         !file.is_calls && !file.mount.is_empty() && !file.fs.is_empty()
     })
-}
-
-fn amount_of(one: &FileUse, is_write: bool) -> Amount {
-    let flow: &Flow = if is_write {
-        &one.total.write
-    } else {
-        &one.total.read
-    };
-    Amount {
-        requests: flow.ops,
-        bytes: flow.bytes,
-        seconds: flow.seconds,
-        syncs: if is_write { one.total.syncs } else { 0 },
-    }
 }
 
 /// Of mount points those whose mean requests are of about the same size.
@@ -86,7 +73,7 @@ impl<'a> Mounts<'a> {
             for is_write in [false, true] {
                 let lane = lanes.entry((interface, &file.fs, is_write)).or_default();
                 let sum = lane.entry(place).or_default();
-                sum.add(&amount_of(one, is_write));
+                sum.add(&Amount::of(&one.total, is_write));
             }
         }
         for (lane, mut places) in lanes {
@@ -139,7 +126,7 @@ impl<'a> Mounts<'a> {
                 };
                 let of = |is_write| {
                     let share = self.lost.get(&(interface, place, is_write)).copied();
-                    share.unwrap_or(0.0) * amount_of(one, is_write).seconds
+                    share.unwrap_or(0.0) * Amount::of(&one.total, is_write).seconds
                 };
                 of(false) + of(true)
             })

@@ -15,8 +15,8 @@ const MOST_SYNCS: f64 = 2.0;
 /// So many flushes for each request make no difference.
 const FEW_SYNCS: f64 = 0.01;
 
-/// Seconds of a request below which it was served from memory.
-const MEMORY_SECONDS: f64 = 20e-6;
+/// Seconds of a request below which it has ended in the memory of its node.
+pub(super) const MEMORY_SECONDS: f64 = 20e-6;
 
 /// What the same work takes in a usual place: the median of places.
 #[derive(Debug, Clone, Copy, PartialEq)]

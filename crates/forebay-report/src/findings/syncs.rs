@@ -162,7 +162,7 @@ fn bursts(subject: &Subject) -> Option<Finding> {
         format!(
             "{calls} behind {} in {}",
             bytes(written),
-            units::count(loss.files.len() as u64, "file", "files")
+            units::count(hits.len() as u64, "file", "files")
         ),
     );
     let measured = waiting.iter().take(MOST_MEASURED);

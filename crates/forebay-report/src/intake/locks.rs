@@ -7,7 +7,7 @@
 
 use super::counters::{natural, seconds};
 use super::{NamedLog, Seat};
-use crate::model::{FileUse, Interface, Job, LockedFile, Locks, RankWrites, Writes};
+use crate::model::{Amount, FileUse, Interface, Job, LockedFile, Locks, RankWrites};
 use darshan_log::{DxtPosix, DxtRecord, Segment, size_bucket};
 use std::collections::{BTreeMap, HashMap};
 
@@ -242,10 +242,11 @@ impl Sums {
         };
         for one in record.writes.iter().filter(|one| one.length > 0) {
             let length = natural(one.length);
-            let sum = Writes {
+            let sum = Amount {
                 requests: 1,
                 bytes: length,
                 seconds: (seconds(one.end) - seconds(one.start)).max(0.0),
+                syncs: 0,
             };
             let bucket = size_bucket(length);
             if watched.is_contended(one) {

@@ -4,7 +4,7 @@
 
 use super::counters::{natural, seconds};
 use super::{Intake, MOST_HOSTS, Seat};
-use crate::model::{Amount, Counters, Flow, Interface, Placement, Work};
+use crate::model::{Amount, Counters, Interface, Placement, Work};
 use crate::text::printable;
 use darshan_log::{DxtRecord, Log, Segment as DxtSegment};
 use serde::Deserialize;
@@ -148,19 +148,8 @@ impl PlacementBuilder {
             return;
         }
         let mount = self.mounts.place(mount);
-        for (flow, is_write) in [(&counters.read, false), (&counters.write, true)] {
-            let Flow {
-                ops,
-                bytes,
-                seconds,
-                ..
-            } = *flow;
-            let amount = Amount {
-                requests: ops,
-                bytes,
-                seconds,
-                syncs: if is_write { counters.syncs } else { 0 },
-            };
+        for is_write in [false, true] {
+            let amount = Amount::of(counters, is_write);
             let sum = self.recorded.entry((rank, interface, mount, is_write));
             sum.or_default().add(&amount);
         }
@@ -230,6 +219,7 @@ impl Intake {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Flow;
 
     const SEAT: Seat = Seat {
         first_rank: 10,

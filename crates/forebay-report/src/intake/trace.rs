@@ -1,4 +1,5 @@
-//! Reduces a trace of any length to a bounded size: every k-th request, and the slowest ones.
+//! Takes in a trace of any length: the bytes of all its requests over time, and of the requests themselves a bounded number, every
+//! k-th and the slowest ones.
 
 use super::counters::{natural, seconds};
 use super::timeline::Canvas;

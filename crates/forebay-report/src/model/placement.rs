@@ -1,6 +1,6 @@
 //! On which node each rank ran, and what it read and wrote there.
 
-use super::Interface;
+use super::{Counters, Interface};
 use std::collections::BTreeMap;
 
 /// Where ranks ran, as far as the logs tell it.
@@ -43,6 +43,20 @@ pub struct Amount {
 }
 
 impl Amount {
+    /// The writes, or the reads, of counters.
+    pub fn of(counters: &Counters, is_write: bool) -> Self {
+        let (flow, syncs) = match is_write {
+            true => (&counters.write, counters.syncs),
+            false => (&counters.read, 0),
+        };
+        Amount {
+            requests: flow.ops,
+            bytes: flow.bytes,
+            seconds: flow.seconds,
+            syncs,
+        }
+    }
+
     /// Adds another one.
     pub fn add(&mut self, other: &Amount) {
         self.requests = self.requests.saturating_add(other.requests);

@@ -142,21 +142,7 @@ impl Sketch {
         record.setf(FCounter::WriteStartTimestamp, 40.0);
         record.setf(FCounter::WriteEndTimestamp, 70.0);
         self.mpiio.push(record);
-        self.stripes.push(LustreRecord {
-            id,
-            rank: -1,
-            components: vec![LustreComponent {
-                stripe_size: 1 << 20,
-                stripe_count: 4,
-                stripe_pattern: -1,
-                flags: -1,
-                extent_start: 0,
-                extent_end: -1,
-                mirror_id: -1,
-                pool: String::new(),
-            }],
-            osts: vec![1, 2, 3, 4],
-        });
+        self.stripes.push(four_stripes(id));
     }
 
     /// A heat map in which every rank writes for a while, higher ranks later.
@@ -279,4 +265,23 @@ pub fn full_job() -> Sketch {
     sketch.trace(b"/pfs/run/part.0.00", 200);
     sketch.diagonal_heatmap();
     sketch
+}
+
+/// A file in stripes of 1 MiB on four targets.
+pub fn four_stripes(id: u64) -> LustreRecord {
+    LustreRecord {
+        id,
+        rank: -1,
+        components: vec![LustreComponent {
+            stripe_size: 1 << 20,
+            stripe_count: 4,
+            stripe_pattern: -1,
+            flags: -1,
+            extent_start: 0,
+            extent_end: -1,
+            mirror_id: -1,
+            pool: String::new(),
+        }],
+        osts: vec![1, 2, 3, 4],
+    }
 }

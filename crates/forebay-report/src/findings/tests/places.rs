@@ -213,11 +213,12 @@ fn memory_and_flushes_are_nothing_to_compare_a_mount_point_with() {
     is_silent(&with(1.0, 11), code);
 }
 
-fn sums(requests: u64, seconds: f64) -> Writes {
-    Writes {
+fn sums(requests: u64, seconds: f64) -> Amount {
+    Amount {
         requests,
         bytes: requests << 16,
         seconds,
+        syncs: 0,
     }
 }
 
@@ -245,7 +246,7 @@ fn contended(each: (u64, f64), alone: (u64, f64)) -> Job {
     };
     locks.alone[bucket] = own;
     for rank in [0, 5] {
-        let mut of = [Writes::default(); BUCKET_NAMES.len()];
+        let mut of = [Amount::default(); BUCKET_NAMES.len()];
         of[bucket] = shared;
         locks.ranks.push(RankWrites {
             rank,
