@@ -14,7 +14,7 @@ use forebay_count::busy::BusyMap;
 use forebay_count::event::Extra;
 use forebay_count::heat::{HeatMap, TICK_NS};
 use forebay_count::layout::H_START_MONOTONIC;
-use forebay_count::read::{self, End, File, ProcIo, RankSource, Totals};
+use forebay_count::read::{self, End, File, Flushing, ProcIo, RankSource, Totals};
 use forebay_count::table::Bulk;
 use forebay_count::{Kind, Table};
 use forebay_sys::SparseWords;
@@ -101,6 +101,8 @@ pub struct Entry {
     pub size_at_open: Option<u64>,
     /// True if this process created it, if known.
     pub created: Option<bool>,
+    /// What was to reach storage at once.
+    pub flushing: Flushing,
 }
 
 impl Image {
@@ -323,6 +325,7 @@ pub fn entry_of(file: &File<'_, '_>, table: &Table<'_>) -> Option<Entry> {
         folded: file.folded,
         size_at_open: facts.size_at_open,
         created: facts.created,
+        flushing: facts.flushing,
     })
 }
 

@@ -17,6 +17,7 @@
 mod busy;
 mod coverage;
 mod error;
+mod flushing;
 mod heatmap;
 mod image;
 mod job;

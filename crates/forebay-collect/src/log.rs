@@ -2,6 +2,7 @@
 
 use crate::Error;
 use crate::busy;
+use crate::flushing;
 use crate::heatmap::Axis;
 use crate::job::Job;
 use crate::job_facts;
@@ -54,6 +55,7 @@ pub fn write<W: Write + Seek>(job: &Job, sink: W) -> Result<W, Error> {
         writer.name(id, name)?;
     }
     write_kind::<Posix, W>(&mut writer, &mut sums, &sharing, Kind::Posix, |_, _| {})?;
+    sums.add_uncached();
     write_kind::<MpiIo, W>(&mut writer, &mut sums, &sharing, Kind::Mpiio, |_, _| {})?;
     write_kind::<H5f, W>(&mut writer, &mut sums, &sharing, Kind::H5f, |_, _| {})?;
     write_kind::<H5d, W>(
@@ -99,6 +101,7 @@ fn notes(job: &Job, sums: &RankSums) -> Vec<(String, String)> {
         ("calls".to_owned(), uncounted_calls::note(job)),
         ("busy".to_owned(), busy::note(job)),
     ];
+    notes.extend(flushing::note(job).map(|note| (flushing::NOTE.to_owned(), note)));
     notes.extend(sums.note().map(|note| ("nodes".to_owned(), note)));
     if !job.tables.collective.is_empty() {
         let told = serde_json::Value::from(job.tables.collective.clone());

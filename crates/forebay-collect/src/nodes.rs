@@ -2,6 +2,7 @@
 //! tell one node from another. So the sums of each rank are taken before its records are joined. They are kept by mount point, because
 //! only what is on the same file system can be compared.
 
+use crate::flushing;
 use crate::job::Job;
 use crate::mounts;
 use darshan_log::{CounterModule, Mount, Record, RecordView};
@@ -19,7 +20,10 @@ struct Sums {
     bytes_written: u64,
     /// With `syncs`.
     write_ns: u64,
+    /// With writes by descriptors with `O_SYNC` or `O_DSYNC`.
     syncs: u64,
+    /// Requests by descriptors with `O_DIRECT`.
+    direct: u64,
 }
 
 /// The sums of the ranks of a job.
@@ -68,19 +72,37 @@ impl<'j> RankSums<'j> {
         if self.hosts.is_empty() {
             return;
         }
-        let (job, mounts) = (self.job, &self.mounts);
-        let place = self.places.entry(record.id).or_insert_with(|| {
-            let name = job.tables.names.get(&record.id)?;
-            mounts::mount_of(mounts, std::str::from_utf8(name).ok()?)
-        });
-        if let Some(mount) = *place {
-            let sums = self.sums.entry((rank, interface, mount)).or_default();
+        if let Some(sums) = self.at(rank, interface, record.id) {
             sums.add(&record.view());
         }
     }
 
+    /// Adds the requests that did not end in memory, of all ranks.
+    pub fn add_uncached(&mut self) {
+        if self.hosts.is_empty() {
+            return;
+        }
+        for (rank, entry) in flushing::each(self.job) {
+            if let Some(sums) = self.at(rank, "POSIX", entry.id) {
+                let of = &entry.flushing;
+                sums.syncs = sums.syncs.saturating_add(of.synced_writes);
+                sums.direct = sums.direct.saturating_add(of.direct_requests);
+            }
+        }
+    }
+
+    /// The sums of a rank for the place of a file.
+    fn at(&mut self, rank: u32, interface: &'static str, id: u64) -> Option<&mut Sums> {
+        let (job, mounts) = (self.job, &self.mounts);
+        let place = self.places.entry(id).or_insert_with(|| {
+            let name = job.tables.names.get(&id)?;
+            mounts::mount_of(mounts, std::str::from_utf8(name).ok()?)
+        });
+        Some(self.sums.entry((rank, interface, (*place)?)).or_default())
+    }
+
     /// The note `nodes` of a log; `None` for a job of one node. `hosts` and `mounts` are names, `ranks` has `[rank, host]`, and `work`
-    /// `[rank, interface, mount, reads, bytes read, nanoseconds, writes, bytes written, nanoseconds with syncs, syncs]`.
+    /// `[rank, interface, mount, reads, bytes read, nanoseconds, writes, bytes written, nanoseconds with syncs, syncs, direct requests]`.
     pub fn note(&self) -> Option<String> {
         if self.hosts.is_empty() {
             return None;
@@ -109,7 +131,8 @@ impl<'j> RankSums<'j> {
                     of.writes,
                     of.bytes_written,
                     of.write_ns,
-                    of.syncs
+                    of.syncs,
+                    of.direct
                 ])
             })
             .collect();
@@ -185,6 +208,7 @@ mod tests {
             bytes_written: 5000,
             write_ns: 2_000_000_000,
             syncs: 3,
+            direct: 0,
         };
         assert_eq!(sums, expected);
     }

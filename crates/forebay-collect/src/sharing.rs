@@ -206,6 +206,7 @@ mod tests {
             folded: None,
             size_at_open: None,
             created: None,
+            flushing: Default::default(),
         }
     }
 

@@ -75,7 +75,7 @@ pub struct Event {
     pub start_ns: u64,
     /// Monotonic clock after the call, ns.
     pub end_ns: u64,
-    /// More about some operations, see [`Op`]. For reads and writes: [`MEMORY_NOT_ALIGNED`] or 0.
+    /// More about some operations, see [`Op`]. For reads and writes: [`MEMORY_NOT_ALIGNED`], [`SYNCED`], [`DIRECT`].
     pub aux: u64,
 }
 
@@ -85,6 +85,10 @@ pub const CREATED: u64 = 1 << 62;
 pub const WAS_THERE: u64 = 1 << 61;
 /// In `aux` of [`Op::Read`] and [`Op::Write`]: the program's memory was not aligned.
 pub const MEMORY_NOT_ALIGNED: u64 = 1;
+/// In `aux` of the same: the descriptor has `O_SYNC` or `O_DSYNC`.
+pub const SYNCED: u64 = 2;
+/// In `aux` of the same: the descriptor has `O_DIRECT`.
+pub const DIRECT: u64 = 4;
 
 impl Event {
     /// A call without offset and bytes.
@@ -150,7 +154,7 @@ pub enum Extra {
     Splice,
     /// `mmap` of a file.
     Map,
-    /// `sync_file_range`, `sync`, `syncfs`.
+    /// `sync`, `syncfs`, `sync_file_range`, `msync`.
     SyncRange,
     /// Asynchronous reads and writes of POSIX that were submitted.
     Aio,
@@ -190,6 +194,7 @@ impl Extra {
                 | Readdir
                 | Attributes
                 | Truncate
+                | SyncRange
         )
     }
 

@@ -5,7 +5,7 @@
 //! [`CELL_WORDS`] words, from the start of the table; a record and a name are runs of cells.
 
 /// "FBTABLE" and the version of this layout.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"FBTABLE3");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"FBTABLE4");
 /// Words of one cell.
 pub const CELL_WORDS: usize = 8;
 /// Bytes of one word.
@@ -67,7 +67,7 @@ impl Kind {
     #[inline(always)]
     pub const fn shape(self) -> Shape {
         let (ints, times, state, value_words, value_sets) = match self {
-            Kind::Posix => (69, 17, 20, 1, 2),
+            Kind::Posix => (69, 17, 24, 1, 2),
             Kind::Stdio => (14, 15, 12, 0, 0),
             Kind::Mpiio => (51, 17, 12, 1, 1),
             Kind::H5f => (3, 5, 11, 0, 0),

@@ -7,7 +7,7 @@
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::busy;
-use crate::event::{CREATED, Event, MEMORY_NOT_ALIGNED, Op, WAS_THERE};
+use crate::event::{CREATED, DIRECT, Event, MEMORY_NOT_ALIGNED, Op, SYNCED, WAS_THERE};
 use crate::heat::{self, Direction};
 use crate::layout::{
     COMMON_STATE, Kind, LAST_DIRECTION, LAST_META_END, LAST_READ_END, LAST_WRITE_END,
@@ -135,7 +135,15 @@ pub const MAPPED_BYTES: usize = COMMON_STATE + 4;
 pub const COPIED_OUT: usize = COMMON_STATE + 5;
 /// Calls and bytes of the same calls that wrote this file.
 pub const COPIED_IN: usize = COMMON_STATE + 7;
-const STATE_WORDS: usize = COMMON_STATE + 9;
+/// The part of `F_WRITE_TIME` that `fsync` and `fdatasync` took.
+pub const SYNC_TIME: usize = COMMON_STATE + 9;
+/// Writes by descriptors with `O_SYNC` or `O_DSYNC`.
+pub const SYNCED_WRITES: usize = COMMON_STATE + 10;
+/// The part of `F_WRITE_TIME` that these took.
+pub const SYNCED_WRITE_TIME: usize = COMMON_STATE + 11;
+/// Reads and writes by descriptors with `O_DIRECT`.
+pub const DIRECT_REQUESTS: usize = COMMON_STATE + 12;
+const STATE_WORDS: usize = COMMON_STATE + 13;
 const _: () = assert!(STATE_WORDS <= Kind::Posix.shape().state);
 
 /// Memory at a multiple of this counts as aligned, as with Darshan by default.
@@ -177,7 +185,8 @@ pub fn apply(table: &Table<'_>, record: &Record<'_>, event: &Event, host: &impl 
             add(&w.ints[counter], 1);
             earliest(&w.times[WRITE_START], start);
             latest(&w.times[WRITE_END], end);
-            timer(&w.times[WRITE_TIME], &w.state[LAST_WRITE_END], start, end);
+            let took = timer(&w.times[WRITE_TIME], &w.state[LAST_WRITE_END], start, end);
+            add(&w.state[SYNC_TIME], took as i64);
         }
         Op::Map => {
             add(&w.ints[MMAPS], 1);
@@ -350,8 +359,23 @@ fn transfer<const READ: bool>(
         w.times[side.slowest].store(took, Relaxed);
         w.ints[side.slowest_size].store(bytes as u64, Relaxed);
     }
-    timer(&w.times[side.time], &w.state[side.last_end], start, end);
+    let took = timer(&w.times[side.time], &w.state[side.last_end], start, end);
+    if event.aux & (SYNCED | DIRECT) != 0 {
+        uncached::<READ>(w, event.aux, took);
+    }
     heat::note(table, Kind::Posix, w.state, side.heat, bytes, (start, end));
+}
+
+/// Counts a request that does not end in memory; `took` is its part of the time.
+#[cold]
+fn uncached<const READ: bool>(w: &Words<'_>, aux: u64, took: u64) {
+    if aux & DIRECT != 0 {
+        add(&w.state[DIRECT_REQUESTS], 1);
+    }
+    if aux & SYNCED != 0 && !READ {
+        add(&w.state[SYNCED_WRITES], 1);
+        add(&w.state[SYNCED_WRITE_TIME], took as i64);
+    }
 }
 
 #[inline(always)]

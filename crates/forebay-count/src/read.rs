@@ -405,6 +405,12 @@ impl<'t> File<'_, 't> {
                 mapped_bytes: state(posix::MAPPED_BYTES),
                 copied_out: (state(posix::COPIED_OUT), state(posix::COPIED_OUT + 1)),
                 copied_in: (state(posix::COPIED_IN), state(posix::COPIED_IN + 1)),
+                flushing: Flushing {
+                    sync_ns: state(posix::SYNC_TIME),
+                    synced_writes: state(posix::SYNCED_WRITES),
+                    synced_write_ns: state(posix::SYNCED_WRITE_TIME),
+                    direct_requests: state(posix::DIRECT_REQUESTS),
+                },
             },
             Kind::Stdio => Facts {
                 size_at_open: state(stdio::SIZE_AT_OPEN).checked_sub(1),
@@ -433,6 +439,21 @@ pub struct Facts {
     pub copied_out: (u64, u64),
     /// The same to this file.
     pub copied_in: (u64, u64),
+    /// What waited for storage by the program's will.
+    pub flushing: Flushing,
+}
+
+/// What a process has asked to reach storage at once, or to go there without the page cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Flushing {
+    /// Nanoseconds of `POSIX_F_WRITE_TIME` in `fsync` and `fdatasync`.
+    pub sync_ns: u64,
+    /// Writes by descriptors with `O_SYNC` or `O_DSYNC`.
+    pub synced_writes: u64,
+    /// Nanoseconds of `POSIX_F_WRITE_TIME` in these.
+    pub synced_write_ns: u64,
+    /// Reads and writes by descriptors with `O_DIRECT`.
+    pub direct_requests: u64,
 }
 
 /// Calls `act` for every record that counted something.

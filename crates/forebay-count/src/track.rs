@@ -47,14 +47,17 @@ pub fn latest(word: &AtomicU64, at: u64) {
 }
 
 /// Adds the part of `start..end` after `last`, the end of the last call, to `timer`. So what several threads do at the
-/// same time counts once.
+/// same time counts once. Returns that part.
 #[inline(always)]
-pub fn timer(timer: &AtomicU64, last: &AtomicU64, start: u64, end: u64) {
+pub fn timer(timer: &AtomicU64, last: &AtomicU64, start: u64, end: u64) -> u64 {
     let before = last.load(Relaxed);
-    if end > before {
-        add(timer, (end - start.max(before)) as i64);
-        last.store(end, Relaxed);
+    if end <= before {
+        return 0;
     }
+    let part = end - start.max(before);
+    add(timer, part as i64);
+    last.store(end, Relaxed);
+    part
 }
 
 /// What a record weighs when one has to be folded: its bytes, or its nanoseconds if they are more. The lightest goes.

@@ -256,6 +256,14 @@ pub fn position(fd: c_int) -> Option<i64> {
         .map(|p| p as i64)
 }
 
+/// The flags with which a descriptor is open, as `F_GETFL` tells them.
+pub fn open_flags(fd: c_int) -> Option<c_int> {
+    // SAFETY: plain integers.
+    unsafe { call!(libc::SYS_fcntl, fd, libc::F_GETFL, 0) }
+        .ok()
+        .map(|flags| flags as c_int)
+}
+
 /// The path of an open descriptor, as `/proc/self/fd` shows it.
 pub fn fd_name(fd: c_int, out: &mut [u8]) -> Option<&[u8]> {
     // SAFETY: the path is a C string, `out` is writable for its length.

@@ -3,14 +3,14 @@
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::Ordering::Relaxed;
 
-use forebay_count::event::{Extra, MEMORY_NOT_ALIGNED};
+use forebay_count::event::{self, Extra, MEMORY_NOT_ALIGNED};
 use forebay_count::posix::MEMORY_ALIGNMENT;
 use forebay_count::table::{Bulk, Handle, Name};
 use forebay_count::{Event, Kind, Op};
 
 use crate::clock::now_ns;
 use crate::config;
-use crate::fds::{self, APPEND, ASK, Entry, Standing, View};
+use crate::fds::{self, APPEND, ASK, DIRECT, Entry, SYNCED, Standing, View};
 use crate::record_names::with_name;
 use crate::state::{self, Recording, recording};
 use forebay_hook::kernel;
@@ -81,7 +81,7 @@ pub fn transfer(
         bytes: moved as i64,
         start_ns,
         end_ns,
-        aux: if aligned { 0 } else { MEMORY_NOT_ALIGNED },
+        aux: aux(entry, aligned),
     };
     count_posix(&recording, &entry.posix, handle, &event);
     moved
@@ -92,6 +92,18 @@ pub fn transfer(
 pub fn count_posix(recording: &Recording, view: &View, handle: Handle, event: &Event) {
     if !recording.table.count(Kind::Posix, handle, event, recording) && !state::is_borrowed() {
         view.set(Standing::Unknown, None);
+    }
+}
+
+/// `aux` of the event of a transfer.
+#[inline(always)]
+fn aux(entry: &Entry, aligned: bool) -> u64 {
+    let memory = if aligned { 0 } else { MEMORY_NOT_ALIGNED };
+    match entry.flags.load(Relaxed) & (SYNCED | DIRECT) {
+        0 => memory,
+        SYNCED => memory | event::SYNCED,
+        DIRECT => memory | event::DIRECT,
+        _ => memory | event::SYNCED | event::DIRECT,
     }
 }
 

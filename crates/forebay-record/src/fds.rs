@@ -28,6 +28,20 @@ const CHUNKS: usize = 16384;
 pub const APPEND: u32 = 1;
 /// Others move the position, too, so the kernel is asked for it after each call.
 pub const ASK: u32 = 2;
+/// A write ends when the storage has it: `O_SYNC`, `O_DSYNC`.
+pub const SYNCED: u32 = 4;
+/// Requests go past the page cache: `O_DIRECT`.
+pub const DIRECT: u32 = 8;
+/// The flags that `fcntl` may change while a descriptor is open.
+const CHANGEABLE: u32 = APPEND | DIRECT;
+
+/// What the flags of an open say of its descriptor.
+pub fn flags_of(open: c_int) -> u32 {
+    let flag = |bits: c_int, flag: u32| if open & bits != 0 { flag } else { 0 };
+    flag(libc::O_APPEND, APPEND)
+        | flag(libc::O_SYNC | libc::O_DSYNC, SYNCED)
+        | flag(libc::O_DIRECT, DIRECT)
+}
 
 /// What a descriptor stands for in one of the two interfaces.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -106,11 +120,17 @@ pub struct Entry {
     pub posix: View,
     /// For calls on the stream over it.
     pub stream: View,
-    /// [`APPEND`], [`ASK`].
+    /// [`APPEND`], [`ASK`], [`SYNCED`], [`DIRECT`].
     pub flags: AtomicU32,
 }
 
 impl Entry {
+    /// Notes flags that `fcntl` has set.
+    pub fn set_flags(&self, open: c_int) {
+        self.flags.fetch_and(!CHANGEABLE, Relaxed);
+        self.flags.fetch_or(flags_of(open) & CHANGEABLE, Relaxed);
+    }
+
     /// Forgets the descriptor, because its number will stand for something else. Its records are still held.
     pub fn take(&self) -> Taken {
         self.flags.store(0, Relaxed);
@@ -301,7 +321,7 @@ fn resolve(
     // A child of `vfork` shares this memory, but its descriptors are its own.
     if standing != Standing::Unknown && !state::is_borrowed() {
         if kind == Kind::Posix {
-            entry.flags.fetch_or(ASK, Relaxed);
+            entry.flags.fetch_or(ASK | inherited_flags(fd), Relaxed);
         }
         view.set(standing, handle);
         reach(fd);
@@ -322,6 +342,14 @@ fn hold(recording: &Recording, kind: Kind, name: &[u8], fd: c_int) -> Option<Han
         alignment.store(u64::from(bytes), Relaxed);
     }
     Some(handle)
+}
+
+/// What the kernel says of a descriptor that was not opened here. The position of all these is asked for, which serves `O_APPEND`, too.
+fn inherited_flags(fd: c_int) -> u32 {
+    if state::is_restricted() {
+        return 0;
+    }
+    kernel::open_flags(fd).map_or(0, |open| flags_of(open) & !APPEND)
 }
 
 enum Origin<'o> {

@@ -6,13 +6,13 @@ use core::sync::atomic::Ordering::Relaxed;
 use forebay_count::event::{CREATED, Extra, WAS_THERE};
 use forebay_count::table::{Bulk, Name};
 use forebay_count::{Event, Kind, Op};
-use libc::{O_APPEND, O_CREAT, O_EXCL, O_TRUNC};
+use libc::{O_CREAT, O_EXCL, O_TRUNC};
 
 use crate::clock::now_ns;
 use crate::config;
 use crate::count::{asked, count_posix};
 use crate::end;
-use crate::fds::{self, APPEND, ASK, Entry, Standing};
+use crate::fds::{self, ASK, Entry, Standing, flags_of};
 use crate::file_system;
 use crate::record_names::with_name;
 use crate::state::{self, Recording, recording};
@@ -221,12 +221,7 @@ pub fn opened(recording: &Recording, name: &[u8], opening: &Opening) {
         .count(Kind::Posix, handle, &event, recording);
     match entry {
         Some(entry) => {
-            let append = if opening.flags & O_APPEND != 0 {
-                APPEND
-            } else {
-                0
-            };
-            entry.flags.store(append, Relaxed);
+            entry.flags.store(flags_of(opening.flags), Relaxed);
             entry.posix.set(Standing::File, Some(handle));
         }
         None => recording.table.let_go(Kind::Posix, handle),

@@ -17,7 +17,7 @@ mod timeline;
 
 pub use busy::{Bounds, Busy};
 pub use collective::{Avoided, Calls, Collective, Prediction};
-pub use counters::{BUCKET_NAMES, Counters, Flow, join};
+pub use counters::{BUCKET_NAMES, Counters, Flow, Flushing, join};
 pub use coverage::{Coverage, Fetched, Unplaced};
 pub use locks::{LockedFile, Locks, RankWrites};
 pub use placement::{Amount, Placement, Work};
@@ -213,6 +213,8 @@ pub struct FileUse {
     pub sharing: Sharing,
     /// Sums over all ranks.
     pub total: Counters,
+    /// Seconds that ranks waited in syncs and synced writes, as far as they are known; by ascending rank.
+    pub waits: Vec<(u32, f64)>,
     /// Single ranks, in ascending order, as far as the logs tell them apart.
     pub by_rank: Vec<RankShare>,
     /// Sums over the ranks of one log each (one for most jobs, more when logs were joined).
@@ -224,6 +226,14 @@ pub struct FileUse {
 }
 
 impl FileUse {
+    /// Seconds that these ranks waited in syncs and synced writes, as far as they are known.
+    pub fn waited(&self, ranks: std::ops::RangeInclusive<u32>) -> f64 {
+        let first = self.waits.partition_point(|(rank, _)| rank < ranks.start());
+        let ours = self.waits[first..].iter();
+        let ours = ours.take_while(|(rank, _)| rank <= ranks.end());
+        ours.map(|(_, seconds)| seconds).sum()
+    }
+
     /// The slowest rank, if one is known.
     pub fn slowest(&self) -> Option<Extreme> {
         self.slowest_of(|_| true)

@@ -56,6 +56,14 @@ hooks! {
         extra(Extra::SyncRange, || real(fd))
     }
 
+    fn sync [real] () -> () {
+        extra(Extra::SyncRange, || real())
+    }
+
+    fn msync [real] (at: *mut c_void, n: size_t, flags: c_int) -> c_int {
+        extra(Extra::SyncRange, || real(at, n, flags))
+    }
+
     fn flock [real] (fd: c_int, operation: c_int) -> c_int {
         extra(Extra::Lock, || real(fd, operation))
     }

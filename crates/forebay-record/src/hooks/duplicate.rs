@@ -1,13 +1,12 @@
 //! `dup` and `fcntl`.
 
 use core::ffi::c_int;
-use core::sync::atomic::Ordering::Relaxed;
 
 use forebay_count::event::Extra;
 use forebay_hook::hooks;
 
 use crate::count::extra;
-use crate::fds::{self, APPEND};
+use crate::fds;
 use crate::opening;
 use crate::state;
 
@@ -30,7 +29,7 @@ hooks! {
             libc::F_SETFL => {
                 let result = real(fd, command, argument);
                 if result == 0 {
-                    note_append(fd, argument as c_int & libc::O_APPEND != 0);
+                    note_flags(fd, argument as c_int);
                 }
                 result
             }
@@ -42,12 +41,8 @@ hooks! {
     }
 }
 
-fn note_append(fd: c_int, append: bool) {
+fn note_flags(fd: c_int, open: c_int) {
     if let Some(entry) = fds::known(fd).filter(|_| !state::is_borrowed()) {
-        if append {
-            entry.flags.fetch_or(APPEND, Relaxed);
-        } else {
-            entry.flags.fetch_and(!APPEND, Relaxed);
-        }
+        entry.set_flags(open);
     }
 }

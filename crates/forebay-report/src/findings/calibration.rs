@@ -78,12 +78,14 @@ struct Point {
 impl Point {
     fn of(one: &FileUse, direction: Direction) -> Option<Self> {
         let flow = direction.of(one);
-        // The time of fsync is among that of writes.
-        let is_pure = !direction.is_write || one.total.syncs == 0;
-        (is_pure && flow.ops > 0 && flow.seconds >= LEAST_SECONDS).then_some(Point {
+        let (total, seconds) = (&one.total, direction.seconds(one));
+        let is_usual = total.flushing.direct == 0 && total.flushing.synced_writes == 0;
+        // Where it is not known, the time of syncs is among that of writes.
+        let is_pure = is_usual && (!direction.is_write || total.has_timed_syncs());
+        (is_pure && flow.ops > 0 && seconds >= LEAST_SECONDS).then_some(Point {
             requests: flow.ops as f64,
             bytes: flow.bytes as f64,
-            seconds: flow.seconds,
+            seconds,
         })
     }
 }

@@ -78,9 +78,9 @@ pub(super) fn gathered<'a>(
     requests: &Requests,
 ) -> Finding {
     let limits = subject.limits;
-    let flows = uses.clone().map(|one| direction.of(one));
-    let (ops, seconds) = flows.fold((0, 0.0), |(ops, seconds), flow| {
-        (flow.ops.saturating_add(ops), seconds + flow.seconds)
+    let (ops, seconds) = uses.clone().fold((0, 0.0), |(ops, seconds), one| {
+        let more = direction.of(one).ops;
+        (more.saturating_add(ops), seconds + direction.seconds(one))
     });
     // In files of several ranks a request costs locks, too, of which the others tell nothing.
     let request = RequestCost::assumed(limits);
@@ -88,7 +88,7 @@ pub(super) fn gathered<'a>(
         let flow = direction.of(one);
         let gathered = (flow.bytes as f64 / limits.gathered_bytes).ceil();
         let fewer = ((requests.of)(flow) as f64 - gathered).max(0.0);
-        request_seconds(flow, fewer, request)
+        request_seconds(direction.seconds(one), flow, fewer, request)
     });
     // To gather such requests takes messages that take as long (measured: two ranks over a page cache gain nothing).
     let mut finding = if seconds < MEMORY_SECONDS * ops as f64 {

@@ -9,25 +9,32 @@ use crate::units::share;
 #[derive(Clone, Copy)]
 pub(super) enum Part {
     Read,
+    /// Writes that need not wait for storage, as far as the time of the others is known.
     Write,
+    /// All writes, with syncs.
+    WriteAndSync,
     Data,
     Metadata,
 }
 
 impl Part {
-    fn of_rank(self, share: &RankShare) -> f64 {
+    /// Seconds of a rank that has waited for storage for some of them.
+    fn of_rank(self, share: &RankShare, waited: f64) -> f64 {
         match self {
             Part::Read => share.read_seconds,
-            Part::Write => share.write_seconds,
+            Part::Write => (share.write_seconds - waited).max(0.0),
+            Part::WriteAndSync => share.write_seconds,
             Part::Data => share.read_seconds + share.write_seconds,
             Part::Metadata => share.meta_seconds,
         }
     }
 
-    fn of_reduced(self, sum: &Reduced) -> f64 {
+    /// The same of ranks together.
+    fn of_reduced(self, sum: &Reduced, waited: f64) -> f64 {
         match self {
             Part::Read => sum.read_seconds,
-            Part::Write => sum.write_seconds,
+            Part::Write => (sum.write_seconds - waited).max(0.0),
+            Part::WriteAndSync => sum.write_seconds,
             Part::Data => sum.read_seconds + sum.write_seconds,
             Part::Metadata => sum.meta_seconds,
         }
@@ -37,7 +44,8 @@ impl Part {
     pub(super) fn of_use(self, one: &FileUse) -> f64 {
         match self {
             Part::Read => one.total.read.seconds,
-            Part::Write => one.total.write.seconds,
+            Part::Write => one.total.plain_write_seconds(),
+            Part::WriteAndSync => one.total.write.seconds,
             Part::Data => one.total.read.seconds + one.total.write.seconds,
             Part::Metadata => one.total.meta_seconds,
         }
@@ -64,51 +72,118 @@ pub(super) fn slowest_path<'a>(
     part: Part,
     lost: impl Fn(&FileUse) -> f64,
 ) -> Loss<'a> {
-    let n = subject.job.ranks as usize;
-    let mut own = vec![0.0f64; n];
-    let mut borders = vec![0.0f64; n + 1];
-    let mut files = Vec::new();
+    let mut spread = Spread::new(subject);
     for one in uses {
         let seconds = lost(one);
         if seconds <= 0.0 {
             continue;
         }
-        files.push((one, seconds / f64::from(one.ranks.max(1))));
+        spread.add_file(one, seconds);
         let whole = part.of_use(one);
         for rank in &one.by_rank {
-            if let Some(mine) = own.get_mut(rank.rank as usize) {
-                *mine += seconds * share(part.of_rank(rank), whole);
-            }
+            let mine = part.of_rank(rank, one.waited(rank.rank..=rank.rank));
+            spread.add(rank.rank, seconds * share(mine, whole));
         }
         for sum in &one.reduced {
-            let each = seconds * share(part.of_reduced(sum), whole) / f64::from(sum.ranks.max(1));
-            let first = (sum.first_rank as usize).min(n);
-            borders[first] += each;
-            borders[(first + sum.ranks as usize).min(n)] -= each;
+            let ranks = sum.ranks.max(1);
+            let last = sum.first_rank.saturating_add(ranks - 1);
+            let ours = part.of_reduced(sum, one.waited(sum.first_rank..=last));
+            let each = seconds * share(ours, whole) / f64::from(ranks);
+            spread.add_to_each(sum.first_rank, sum.ranks, each);
         }
     }
-    files.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.file.cmp(&b.0.file)));
-    let mut running = 0.0;
-    let mut worst = (0.0, None);
-    let mut least = f64::INFINITY;
-    for (rank, (own, border)) in own.iter_mut().zip(&borders).enumerate() {
-        running += border;
-        *own += running;
-        let seconds = *own;
-        least = least.min(seconds);
-        if seconds > worst.0 {
-            worst = (seconds, Some(rank as u32));
+    spread.loss()
+}
+
+/// Finds the rank that waited longest in syncs and synced writes, as far as their time is known.
+pub(super) fn longest_wait<'a>(
+    subject: &Subject,
+    uses: impl Iterator<Item = &'a FileUse>,
+) -> Loss<'a> {
+    let mut spread = Spread::new(subject);
+    for one in uses.filter(|one| !one.waits.is_empty()) {
+        spread.add_file(one, one.waits.iter().map(|(_, seconds)| seconds).sum());
+        for (rank, seconds) in &one.waits {
+            spread.add(*rank, *seconds);
         }
     }
-    Loss {
-        seconds: worst.0,
-        rank: worst.1.filter(|_| worst.0 - least > 1e-9),
-        by_rank: own,
-        files,
+    spread.loss()
+}
+
+/// Seconds that are distributed over ranks.
+struct Spread<'a> {
+    own: Vec<f64>,
+    /// What is added from each rank on.
+    borders: Vec<f64>,
+    files: Vec<(&'a FileUse, f64)>,
+}
+
+impl<'a> Spread<'a> {
+    fn new(subject: &Subject) -> Self {
+        let n = subject.job.ranks as usize;
+        Spread {
+            own: vec![0.0; n],
+            borders: vec![0.0; n + 1],
+            files: Vec::new(),
+        }
+    }
+
+    fn add_file(&mut self, one: &'a FileUse, seconds: f64) {
+        self.files
+            .push((one, seconds / f64::from(one.ranks.max(1))));
+    }
+
+    fn add(&mut self, rank: u32, seconds: f64) {
+        if let Some(mine) = self.own.get_mut(rank as usize) {
+            *mine += seconds;
+        }
+    }
+
+    fn add_to_each(&mut self, first: u32, ranks: u32, seconds: f64) {
+        let n = self.own.len();
+        let first = (first as usize).min(n);
+        self.borders[first] += seconds;
+        self.borders[(first + ranks as usize).min(n)] -= seconds;
+    }
+
+    fn loss(self) -> Loss<'a> {
+        let mut running = 0.0;
+        let each = self.own.iter().zip(&self.borders).map(|(own, border)| {
+            running += border;
+            own + running
+        });
+        Loss::of(each.collect(), self.files)
     }
 }
 
-impl Loss<'_> {
+impl<'a> Loss<'a> {
+    fn of(by_rank: Vec<f64>, mut files: Vec<(&'a FileUse, f64)>) -> Self {
+        files.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.file.cmp(&b.0.file)));
+        let mut worst = (0.0, None);
+        let mut least = f64::INFINITY;
+        for (rank, seconds) in by_rank.iter().enumerate() {
+            least = least.min(*seconds);
+            if *seconds > worst.0 {
+                worst = (*seconds, Some(rank as u32));
+            }
+        }
+        Loss {
+            seconds: worst.0,
+            rank: worst.1.filter(|_| worst.0 - least > 1e-9),
+            by_rank,
+            files,
+        }
+    }
+
+    /// Both together, of different files.
+    pub(super) fn and(mut self, other: Loss<'a>) -> Self {
+        for (seconds, more) in self.by_rank.iter_mut().zip(other.by_rank) {
+            *seconds += more;
+        }
+        self.files.extend(other.files);
+        Loss::of(self.by_rank, self.files)
+    }
+
     /// The most costly files, each with what `detail` says.
     pub(super) fn evidence(
         &self,

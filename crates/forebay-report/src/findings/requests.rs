@@ -44,6 +44,15 @@ impl Direction {
         }
     }
 
+    /// Seconds in requests that need not wait for storage, as far as the time of the others is known.
+    pub(super) fn seconds(self, one: &FileUse) -> f64 {
+        if self.is_write {
+            one.total.plain_write_seconds()
+        } else {
+            one.total.read.seconds
+        }
+    }
+
     /// Requests by size of all these files together.
     pub(super) fn sizes<'a>(
         self,
@@ -136,9 +145,9 @@ fn cost(ops: u64, bytes: u64, request: RequestCost) -> f64 {
     ops as f64 * request.bytes + bytes as f64
 }
 
-/// Seconds that the program would have saved with `fewer` requests less.
-pub(super) fn request_seconds(flow: &Flow, fewer: f64, request: RequestCost) -> f64 {
-    flow.seconds * share(fewer * request.bytes, cost(flow.ops, flow.bytes, request))
+/// Of `seconds` in the requests of a flow those that the program would have saved with `fewer` requests less.
+pub(super) fn request_seconds(seconds: f64, flow: &Flow, fewer: f64, request: RequestCost) -> f64 {
+    seconds * share(fewer * request.bytes, cost(flow.ops, flow.bytes, request))
 }
 
 fn common_sizes(loss: &Loss) -> Option<String> {
@@ -197,6 +206,7 @@ fn small(subject: &Subject, direction: Direction, is_shared: bool) -> Option<Fin
         let flow = direction.of(one);
         let gathered = (small_bytes(flow) / limits.gathered_bytes).ceil();
         request_seconds(
+            direction.seconds(one),
             flow,
             (small_ops(one, direction) as f64 - gathered).max(0.0),
             request,
@@ -255,7 +265,7 @@ fn small(subject: &Subject, direction: Direction, is_shared: bool) -> Option<Fin
             number(flow.ops),
             direction.noun,
             bytes(flow.bytes),
-            units::seconds(flow.seconds / f64::from(one.ranks.max(1)))
+            units::seconds(direction.seconds(one) / f64::from(one.ranks.max(1)))
         )
     });
     finding.advice = if is_collective {
@@ -332,9 +342,9 @@ fn random(subject: &Subject, direction: Direction) -> Option<Finding> {
     let loss = slowest_path(subject, hits.iter().copied(), direction.part, |one| {
         let flow = direction.of(one);
         if direction.is_write {
-            flow.seconds * share(jumps(one, flow) as f64, flow.ops as f64)
+            direction.seconds(one) * share(jumps(one, flow) as f64, flow.ops as f64)
         } else {
-            request_seconds(flow, jumps(one, flow) as f64, request)
+            request_seconds(flow.seconds, flow, jumps(one, flow) as f64, request)
         }
     });
     let mut finding = if direction.is_write {
@@ -406,7 +416,7 @@ fn misaligned(subject: &Subject) -> Option<Finding> {
         let total = &one.total;
         let block = total.alignment as f64;
         let request = share(total.write.bytes as f64, total.write.ops as f64);
-        total.write.seconds * share(of_file(one) as f64, total.ops() as f64) * 0.5 * block
+        total.plain_write_seconds() * share(of_file(one) as f64, total.ops() as f64) * 0.5 * block
             / (block + request)
     });
     let title = format!(
@@ -467,7 +477,7 @@ fn switches(subject: &Subject) -> Option<Finding> {
     let request = RequestCost::assumed(limits);
     let loss = slowest_path(subject, hits.iter().copied(), Part::Data, |one| {
         let total = &one.total;
-        (total.read.seconds + total.write.seconds)
+        (total.read.seconds + total.plain_write_seconds())
             * share(
                 total.switches as f64 * request.bytes,
                 cost(total.ops(), total.bytes(), request),

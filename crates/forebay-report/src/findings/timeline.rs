@@ -309,7 +309,7 @@ fn bursts(subject: &Subject) -> Option<Finding> {
         .iter()
         .flat_map(|layer| real_files(subject, layer))
         .filter(|one| one.is_lowest);
-    let waited = slowest_path(subject, uses, Part::Write, |one: &FileUse| {
+    let waited = slowest_path(subject, uses, Part::WriteAndSync, |one: &FileUse| {
         one.total.write.seconds
     });
     let nodes = f64::from(job.nodes.unwrap_or(1).max(1));

@@ -3,7 +3,7 @@
 
 use super::Intake;
 use super::uses::LayerBuilder;
-use crate::model::{Counters, File, Interface, Wait};
+use crate::model::{Counters, File, Flushing, Interface, Wait};
 use std::collections::BTreeMap;
 
 /// The name of the note.
@@ -27,11 +27,13 @@ enum Sort {
     Ask,
     /// They change names.
     Other,
+    /// They wait until storage has what was written, of more than one file or a part of one.
+    Flush,
     /// They wait for somebody else, and do no I/O.
     Wait,
 }
 
-const KINDS: [Kind; 16] = [
+const KINDS: [Kind; 17] = [
     asking("access", "(access)"),
     asking("stat_missed", "(stat that failed)"),
     asking("open_failed", "(open that failed)"),
@@ -46,6 +48,11 @@ const KINDS: [Kind; 16] = [
     other("readdir", "(readdir)"),
     other("attributes", "(chmod, chown, utimes)"),
     other("truncate", "(truncate)"),
+    kind(
+        "sync_range",
+        "(sync, syncfs, sync_file_range, msync)",
+        Sort::Flush,
+    ),
     waiting("opened_pipe", "opens of pipes"),
     waiting("lock", "calls for locks on files"),
 ];
@@ -76,14 +83,28 @@ pub(super) struct Calls {
 
 impl Calls {
     pub fn counters(&self) -> Counters {
+        let seconds = self.nanoseconds as f64 / 1e9;
+        if self.kind.sort == Sort::Flush {
+            let mut counters = Counters {
+                syncs: self.calls,
+                flushing: Flushing {
+                    timed_syncs: self.calls,
+                    sync_seconds: seconds,
+                    ..Flushing::default()
+                },
+                ..Counters::default()
+            };
+            counters.write.seconds = seconds;
+            return counters;
+        }
         let (asked, other_calls) = match self.kind.sort {
             Sort::Ask => (self.calls, 0),
-            Sort::Other | Sort::Wait => (0, self.calls),
+            Sort::Other | Sort::Flush | Sort::Wait => (0, self.calls),
         };
         Counters {
             asked,
             other_calls,
-            meta_seconds: self.nanoseconds as f64 / 1e9,
+            meta_seconds: seconds,
             ..Counters::default()
         }
     }
@@ -132,6 +153,9 @@ impl Intake {
             });
             let layer = self.layers.entry(Interface::Posix);
             let layer = layer.or_insert_with(|| LayerBuilder::new(Interface::Posix));
+            if counters.flushing.seconds() > 0.0 {
+                layer.add_waits(file, vec![(one.rank, counters.flushing.seconds())]);
+            }
             layer.add_rank(file, counters, one.rank);
         }
     }

@@ -1,6 +1,6 @@
 //! Turns one record of any data module into [`Counters`].
 
-use crate::model::{Counters, Extreme, Flow, Interface};
+use crate::model::{Counters, Extreme, Flow, Flushing, Interface};
 use darshan_log::RecordView;
 use darshan_log::counters::Layout;
 
@@ -197,6 +197,7 @@ impl Places {
             other_calls: 0,
             mmaps: sum(&self.mmaps),
             syncs: sum(&self.syncs),
+            flushing: Flushing::default(),
             switches: sum(&self.switches),
             misaligned: sum(&self.misaligned),
             alignment: self.alignment.map_or(0, |at| natural(record.counters[at])),

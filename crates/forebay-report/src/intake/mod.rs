@@ -7,6 +7,7 @@ mod busy;
 mod calls;
 mod collective;
 mod counters;
+mod flushing;
 mod group;
 mod job_notes;
 mod locks;
@@ -129,6 +130,8 @@ struct Intake {
     /// How many logs tell when their ranks were in I/O.
     busy_logs: usize,
     placement: PlacementBuilder,
+    /// By first rank of a log what it tells of syncs.
+    flushing: BTreeMap<u32, flushing::Noted>,
 }
 
 impl Intake {
@@ -215,6 +218,7 @@ impl Intake {
             calls: Vec::new(),
             busy_logs: 0,
             placement: PlacementBuilder::default(),
+            flushing: BTreeMap::new(),
         }
     }
 
@@ -289,6 +293,9 @@ impl Intake {
         if let Some(times) = busy::of(facts.note(busy::NOTE).unwrap_or_default()) {
             self.add_busy(times, seat);
         }
+        let syncs = facts.note(flushing::NOTE).unwrap_or_default();
+        self.flushing
+            .insert(seat.first_rank, flushing::Noted::of(syncs));
         let nodes = facts.note(placement::NOTE).unwrap_or_default();
         self.placement.add_note(nodes, seat);
         let told = facts.note(collective::NOTE).unwrap_or_default();
@@ -404,7 +411,13 @@ impl Intake {
         let file = self.file(record.id);
         let view = record.view();
         self.job.files[file].is_made |= places.makes(&view);
-        let counters = self.believed(places.counters(&view, seat.shift));
+        let mut counters = self.believed(places.counters(&view, seat.shift));
+        if let (Interface::Posix, Some(noted)) =
+            (layer.interface(), self.flushing.get(&seat.first_rank))
+        {
+            let waits = noted.complete(&mut counters, record.id, record.rank, seat);
+            layer.add_waits(file, waits);
+        }
         self.estimate(layer.interface(), &counters, record.rank, seat);
         if record.rank < 0 && seat.ranks > 1 {
             let (slowest, fastest) = places.extremes(&view, seat.first_rank);

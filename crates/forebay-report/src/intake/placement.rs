@@ -24,8 +24,8 @@ struct Told {
     work: Vec<ToldWork>,
 }
 
-/// Rank, interface, place of the mount; reads, bytes, nanoseconds; writes, bytes, nanoseconds, syncs.
-type ToldWork = (u32, String, usize, u64, u64, u64, u64, u64, u64, u64);
+/// Rank, interface, place of the mount; reads, bytes, nanoseconds; writes, bytes, nanoseconds, syncs; direct requests.
+type ToldWork = (u32, String, usize, u64, u64, u64, u64, u64, u64, u64, u64);
 
 /// Rank, interface, place of the mount, and whether it is written.
 type Key = (u32, Interface, usize, bool);
@@ -85,9 +85,9 @@ impl PlacementBuilder {
                 self.noted.insert(seat.rank(rank.into()));
             }
         }
-        for (rank, interface, mount, reads, read, read_ns, writes, written, write_ns, syncs) in
-            told.work.into_iter().take(MOST)
-        {
+        for told_work in told.work.into_iter().take(MOST) {
+            let (rank, interface, mount, reads, read, read_ns, ..) = told_work;
+            let (.., writes, written, write_ns, syncs, direct) = told_work;
             let interface = match interface.as_str() {
                 "POSIX" => Interface::Posix,
                 "STDIO" => Interface::Stdio,
@@ -99,14 +99,14 @@ impl PlacementBuilder {
             let mount = self.mounts.place(&printable(mount.as_bytes()));
             let rank = seat.rank(rank.into());
             for (is_write, requests, bytes, ns, syncs) in [
-                (false, reads, read, read_ns, 0),
+                (false, reads, read, read_ns, 0u64),
                 (true, writes, written, write_ns, syncs),
             ] {
                 let amount = Amount {
                     requests,
                     bytes,
                     seconds: seconds(ns as f64 / 1e9),
-                    syncs,
+                    syncs: syncs.saturating_add(direct.min(requests)),
                 };
                 let sum = self.work.entry((rank, interface, mount, is_write));
                 sum.or_default().add(&amount);
@@ -237,7 +237,7 @@ mod tests {
     #[test]
     fn a_note_tells_hosts_and_work_of_ranks() {
         let note = r#"{"hosts":["a","b"],"mounts":["/","/pfs"],"ranks":[[0,1],[1,0],[2,9]],
-            "work":[[0,"POSIX",1,1,10,1000000000,2,20,3000000000,4],[1,"STDIO",0,0,0,0,1,1,1,0],[1,"TAPE",0,1,1,1,1,1,1,1]]}"#;
+            "work":[[0,"POSIX",1,1,10,1000000000,2,20,3000000000,4,2],[1,"STDIO",0,0,0,0,1,1,1,0,0],[1,"TAPE",0,1,1,1,1,1,1,1,0]]}"#;
         let placement = built(|builder| builder.add_note(note, SEAT)).expect("two hosts");
         assert_eq!(placement.host_of.len(), 2);
         assert_eq!(placement.hosts[placement.host_of[&10]], "b");
@@ -255,8 +255,8 @@ mod tests {
             syncs,
         };
         let expected = [
-            work(10, Interface::Posix, "/pfs", false, amount(1, 10, 1.0, 0)),
-            work(10, Interface::Posix, "/pfs", true, amount(2, 20, 3.0, 4)),
+            work(10, Interface::Posix, "/pfs", false, amount(1, 10, 1.0, 1)),
+            work(10, Interface::Posix, "/pfs", true, amount(2, 20, 3.0, 6)),
             work(11, Interface::Stdio, "/", true, amount(1, 1, 1e-9, 0)),
         ];
         assert_eq!(placement.work, expected);

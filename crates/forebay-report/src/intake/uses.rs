@@ -84,6 +84,13 @@ impl LayerBuilder {
         one.total.add(&counters);
     }
 
+    /// Adds the seconds that ranks waited for storage.
+    pub(super) fn add_waits(&mut self, file: usize, waits: Vec<(u32, f64)>) {
+        if !waits.is_empty() {
+            self.of_file(file).waits.extend(waits);
+        }
+    }
+
     fn of_file(&mut self, file: usize) -> &mut FileUse {
         let at = *self.places.entry(file).or_insert_with(|| {
             self.uses.push(FileUse {
@@ -91,6 +98,7 @@ impl LayerBuilder {
                 ranks: 0,
                 sharing: Sharing::Unique,
                 total: Counters::default(),
+                waits: Vec::new(),
                 by_rank: Vec::new(),
                 reduced: Vec::new(),
                 is_lowest: true,
@@ -120,6 +128,7 @@ impl LayerBuilder {
         self.uses.sort_unstable_by_key(|one| one.file);
         for one in &mut self.uses {
             merge_ranks(&mut one.by_rank);
+            merge_waits(&mut one.waits);
             let summed: u32 = one
                 .reduced
                 .iter()
@@ -179,6 +188,18 @@ fn by_whole_launch(one: &FileUse, launches: &[Range<u32>]) -> bool {
 }
 
 /// Joins entries of the same rank, and sorts them by rank.
+fn merge_waits(waits: &mut Vec<(u32, f64)>) {
+    waits.sort_by_key(|(rank, _)| *rank);
+    waits.dedup_by(|next, kept| {
+        let same = next.0 == kept.0;
+        if same {
+            kept.1 += next.1;
+        }
+        same
+    });
+}
+
+/// The same of shares.
 fn merge_ranks(shares: &mut Vec<RankShare>) {
     shares.sort_by_key(|share| share.rank);
     shares.dedup_by(|next, kept| {

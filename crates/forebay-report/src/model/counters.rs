@@ -47,6 +47,37 @@ pub struct Flow {
     pub collective: u64,
 }
 
+/// What was to reach storage at once, as far as the logger tells it.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Flushing {
+    /// Syncs whose time is known.
+    pub timed_syncs: u64,
+    /// Seconds in these, a part of those of writes.
+    pub sync_seconds: f64,
+    /// Writes by descriptors with `O_SYNC` or `O_DSYNC`.
+    pub synced_writes: u64,
+    /// Seconds in these, a part of those of writes.
+    pub synced_seconds: f64,
+    /// Requests by descriptors with `O_DIRECT`.
+    pub direct: u64,
+}
+
+impl Flushing {
+    /// Adds another one.
+    pub fn add(&mut self, other: &Flushing) {
+        self.timed_syncs = self.timed_syncs.saturating_add(other.timed_syncs);
+        self.sync_seconds += other.sync_seconds;
+        self.synced_writes = self.synced_writes.saturating_add(other.synced_writes);
+        self.synced_seconds += other.synced_seconds;
+        self.direct = self.direct.saturating_add(other.direct);
+    }
+
+    /// Seconds of writes that waited for storage.
+    pub fn seconds(&self) -> f64 {
+        self.sync_seconds + self.synced_seconds
+    }
+}
+
 /// Everything counted for one file at one layer, summed over the ranks.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Counters {
@@ -68,6 +99,8 @@ pub struct Counters {
     pub mmaps: u64,
     /// fsync, fdatasync, `MPI_File_sync`, fflush.
     pub syncs: u64,
+    /// What is known of these, and of writes that wait for storage without one.
+    pub flushing: Flushing,
     /// Changes between reading and writing.
     pub switches: u64,
     /// Requests that start off the file's alignment.
@@ -97,6 +130,16 @@ impl Counters {
     /// Bytes of both directions.
     pub fn bytes(&self) -> u64 {
         self.read.bytes + self.write.bytes
+    }
+
+    /// Seconds in writes that need not wait for storage: without syncs and synced writes, as far as their time is known.
+    pub fn plain_write_seconds(&self) -> f64 {
+        (self.write.seconds - self.flushing.seconds()).max(0.0)
+    }
+
+    /// True if the time of every sync is known.
+    pub fn has_timed_syncs(&self) -> bool {
+        self.flushing.timed_syncs >= self.syncs
     }
 
     /// Seconds in reading, writing and metadata, summed over the ranks.
@@ -165,6 +208,7 @@ impl Counters {
         self.other_calls += other.other_calls;
         self.mmaps += other.mmaps;
         self.syncs += other.syncs;
+        self.flushing.add(&other.flushing);
         self.switches += other.switches;
         self.misaligned += other.misaligned;
         self.alignment = self.alignment.max(other.alignment);

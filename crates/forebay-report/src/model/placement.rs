@@ -38,22 +38,27 @@ pub struct Amount {
     pub bytes: u64,
     /// Seconds in them; of writes with `syncs`.
     pub seconds: f64,
-    /// Calls that flush a file, if these are writes.
+    /// Calls that flush a file, if these are writes, and requests that wait for storage by the flags of their descriptor.
     pub syncs: u64,
 }
 
 impl Amount {
     /// The writes, or the reads, of counters.
     pub fn of(counters: &Counters, is_write: bool) -> Self {
+        let flushing = &counters.flushing;
         let (flow, syncs) = match is_write {
-            true => (&counters.write, counters.syncs),
+            true => (
+                &counters.write,
+                counters.syncs.saturating_add(flushing.synced_writes),
+            ),
             false => (&counters.read, 0),
         };
+        let direct = flushing.direct.min(flow.ops);
         Amount {
             requests: flow.ops,
             bytes: flow.bytes,
             seconds: flow.seconds,
-            syncs,
+            syncs: syncs.saturating_add(direct),
         }
     }
 

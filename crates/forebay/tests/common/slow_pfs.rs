@@ -4,8 +4,8 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// What each call takes.
-const LATENCY_US: &str = "300";
+/// What each call takes, if no other time is said.
+const LATENCY_US: u32 = 300;
 
 /// A mounted stand-in, until the value is dropped.
 pub struct SlowPfs {
@@ -17,6 +17,11 @@ pub struct SlowPfs {
 impl SlowPfs {
     /// `None`, after a skip, where it can't be mounted.
     pub fn mount() -> Option<SlowPfs> {
+        SlowPfs::mount_with(LATENCY_US)
+    }
+
+    /// The same with so many microseconds for each call.
+    pub fn mount_with(latency_us: u32) -> Option<SlowPfs> {
         if !(forebay_testkit::is_root() && Path::new("/dev/fuse").exists()) {
             forebay_testkit::skip("the stand-in for a slow PFS needs root and /dev/fuse");
             return None;
@@ -31,7 +36,7 @@ impl SlowPfs {
         // Short, because its path is in each path of the test.
         let at = forebay_testkit::new_folder(&std::env::temp_dir().to_string_lossy(), "slow");
         let mut process = Command::new(program)
-            .args(["--latency-us", LATENCY_US])
+            .args(["--latency-us", &latency_us.to_string()])
             .arg(&at)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -14,4 +14,5 @@ mod pydarshan;
 mod runs;
 mod sanitizers;
 mod slow_node;
+mod syncs;
 mod trees;

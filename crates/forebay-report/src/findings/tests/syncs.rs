@@ -157,3 +157,123 @@ fn seconds_that_another_finding_names_are_said_to_be_the_same() {
     fires(&job, "write-bursts");
     assert!(same(&fires(&job, "fsync-bursts")));
 }
+
+/// Makes the time of the syncs of all files known, with so many seconds by rank.
+fn time_syncs(job: &mut Job, waits: &[(u32, f64)]) {
+    for one in &mut job.layers[0].uses {
+        let is_of = |rank: u32| {
+            let single = one.by_rank.iter().any(|share| share.rank == rank);
+            let summed = one.reduced.iter();
+            single
+                || summed
+                    .clone()
+                    .any(|sum| (sum.first_rank..sum.first_rank + sum.ranks).contains(&rank))
+        };
+        one.waits = waits
+            .iter()
+            .copied()
+            .filter(|(rank, _)| is_of(*rank))
+            .collect();
+        one.total.flushing.timed_syncs = one.total.syncs;
+        one.total.flushing.sync_seconds = one.waits.iter().map(|(_, seconds)| seconds).sum();
+    }
+}
+
+#[test]
+fn where_the_time_of_syncs_is_known_nothing_is_guessed() {
+    // The longest write could have been that of all of them.
+    let mut job = with_checkpoints(4, &[50.0, 50.0]);
+    for one in &mut job.layers[0].uses {
+        one.total.write.longest = 10.0;
+    }
+    is_silent(&job, "fsync-bursts");
+    time_syncs(&mut job, &[(0, 3.0), (1, 5.0)]);
+    let found = fires(&job, "fsync-bursts");
+    about(found.concerned_seconds, 5.0);
+    assert_eq!(
+        found.title,
+        "2 ranks wait in fsync, the slowest for 5.0 s: 10 fsyncs in all"
+    );
+    assert_eq!(found.evidence[1], "in fsync: rank 1 5.0 s, rank 0 3.0 s");
+    assert!(
+        found.files[0].detail.ends_with("5.0 s in them"),
+        "{:?}",
+        found.files
+    );
+    time_syncs(&mut job, &[(0, 1.9), (1, 1.9)]);
+    is_silent(&job, "fsync-bursts");
+}
+
+#[test]
+fn small_writes_are_not_blamed_for_the_time_of_syncs() {
+    let mut total = writes(2000, 4096, 10.0);
+    total.syncs = 1000;
+    let mut job = with_own(total);
+    let blamed = fires(&job, "small-writes").seconds_lost.unwrap();
+    time_syncs(&mut job, &[(3, 9.5)]);
+    about(fires(&job, "frequent-fsync").seconds_lost, 9.5);
+    about(fires(&job, "small-writes").seconds_lost, blamed / 20.0);
+}
+
+#[test]
+fn few_calls_of_all_files_are_no_frequent_fsync() {
+    let mut total = writes(1000, 1 << 20, 11.0);
+    total.syncs = 100;
+    let mut job = with_own(total);
+    time_syncs(&mut job, &[(3, 1.0)]);
+    let add_calls = |job: &mut Job, syncs: u64| {
+        let mut calls = Counters {
+            syncs,
+            ..Counters::default()
+        };
+        calls.write.seconds = 5.0;
+        calls.flushing.timed_syncs = syncs;
+        calls.flushing.sync_seconds = 5.0;
+        by_rank(job, Interface::Posix, "(sync)", 3, calls);
+        let (file, one) = (job.files.last_mut(), job.layers[0].uses.last_mut());
+        file.unwrap().is_calls = true;
+        one.unwrap().waits = vec![(3, 5.0)];
+    };
+    let mut storm = job.clone();
+    add_calls(&mut job, 1);
+    about(fires(&job, "frequent-fsync").seconds_lost, 1.0);
+    let found = fires(&job, "fsync-bursts");
+    assert_eq!(found.title, "Rank 3 waits 5.0 s in sync: 1 sync in all");
+    add_calls(&mut storm, 100);
+    let found = fires(&storm, "frequent-fsync");
+    about(found.seconds_lost, 6.0);
+    assert_eq!(found.title, "Frequent sync: 200 syncs for 1,000 writes");
+}
+
+#[test]
+fn of_a_file_of_all_ranks_it_is_told_who_waited() {
+    let mut job = mpi_job(4);
+    let mut total = writes(100, 1 << 20, 20.0);
+    total.syncs = 2;
+    by_all(
+        &mut job,
+        Interface::Posix,
+        "/pfs/all",
+        slowest(2, 8.0, 25 << 20),
+        total,
+    );
+    time_syncs(&mut job, &[(2, 6.0)]);
+    let found = fires(&job, "fsync-bursts");
+    assert_eq!(found.title, "Rank 2 waits 6.0 s in fsync: 2 fsyncs in all");
+}
+
+#[test]
+fn writes_that_wait_by_their_descriptor_are_frequent_syncs() {
+    let mut total = writes(200, 4096, 3.0);
+    total.flushing.synced_writes = 200;
+    total.flushing.synced_seconds = 2.5;
+    let mut job = with_own(total);
+    job.layers[0].uses[0].waits = vec![(3, 2.5)];
+    let found = fires(&job, "frequent-fsync");
+    about(found.seconds_lost, 2.5);
+    assert_eq!(
+        found.title,
+        "Every write waits for storage: 200 synced writes"
+    );
+    assert_eq!(found.files[0].detail, "200 synced writes, 200 writes");
+}
