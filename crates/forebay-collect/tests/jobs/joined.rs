@@ -186,10 +186,10 @@ fn a_job_of_several_hosts_tells_where_each_rank_ran_and_what_it_moved_there() {
     assert_eq!(note["ranks"], ranks);
     let ms = 1_000_000;
     let work = serde_json::json!([
-        [0, "POSIX", 0, 1, 7, ms, 1, 10, ms, 0],
-        [1, "POSIX", 0, 1, 7, ms, 2, 20, 2 * ms, 0],
-        [2, "POSIX", 0, 1, 7, ms, 3, 30, 3 * ms, 0],
-        [3, "POSIX", 0, 1, 7, ms, 4, 40, 4 * ms, 0],
+        [0, "POSIX", 0, 1, 7, ms, 1, 10, ms, 0, 0],
+        [1, "POSIX", 0, 1, 7, ms, 2, 20, 2 * ms, 0, 0],
+        [2, "POSIX", 0, 1, 7, ms, 3, 30, 3 * ms, 0, 0],
+        [3, "POSIX", 0, 1, 7, ms, 4, 40, 4 * ms, 0, 0],
     ]);
     assert_eq!(note["work"], work);
 }
