@@ -104,6 +104,9 @@ pub struct Account {
     pub io_seconds: f64,
     /// Most that the calls of one rank add up to, as a multiple of its seconds in I/O: more than 1 if threads overlap.
     pub overlap: f64,
+    /// Share of the time of writes in which they waited for storage: in syncs, and by descriptors with `O_SYNC` or `O_DSYNC`. `None` if
+    /// that is not known of all.
+    pub waiting_writes: Option<f64>,
     /// Bytes on standard streams, which are in no sum.
     pub std_streams: u64,
     /// Sums over all files of each interface, in the order of [`Job::layers`].
@@ -144,6 +147,7 @@ impl Account {
         account.overlap = overlap;
         account.time = mean_split(&account.ranks, job.run_seconds);
         account.slowest = slowest(&account.ranks);
+        account.waiting_writes = waiting_writes(job);
         // An empty sum is -0.
         account.io_seconds = io_seconds(job, &account.ranks, wanted) + 0.0;
         account
@@ -196,6 +200,20 @@ fn mean_split(ranks: &[RankShare], run_seconds: f64) -> TimeSplit {
     split.metadata /= n;
     split.other = (run_seconds - split.io()).max(0.0);
     split
+}
+
+/// See [`Account::waiting_writes`].
+fn waiting_writes(job: &Job) -> Option<f64> {
+    let layer = job.layer(Interface::Posix)?;
+    if !layer.uses.iter().all(|one| one.total.has_timed_syncs()) {
+        return None;
+    }
+    let waited = layer.uses.iter().map(|one| one.total.flushing.seconds());
+    let waited: f64 = waited.sum();
+    let uses = job.layers.iter().flat_map(|layer| &layer.uses);
+    let written = uses.filter(|one| one.is_highest && !job.files[one.file].is_std_stream);
+    let written: f64 = written.map(|one| one.total.write.seconds).sum();
+    (waited > 0.0).then(|| share(waited, written).min(1.0))
 }
 
 fn slowest(ranks: &[RankShare]) -> Option<SlowestRank> {
@@ -507,6 +525,25 @@ mod tests {
             writers(&[0.0, 0.0, 9.0, 9.0]).mib_per_second().unwrap(),
             100.0,
         );
+    }
+
+    #[test]
+    fn it_is_told_for_how_much_of_their_time_writes_wait_for_storage() {
+        let waiting = |syncs, timed_syncs, sync_seconds| {
+            let mut job = plain_job(1);
+            let mut counters = written(MIB, 4.0, 10.0, 14.0);
+            counters.syncs = syncs;
+            counters.flushing.timed_syncs = timed_syncs;
+            counters.flushing.sync_seconds = sync_seconds;
+            by_rank(&mut job, Interface::Posix, "/pfs/a", 0, counters);
+            let other = written(MIB, 4.0, 10.0, 14.0);
+            by_rank(&mut job, Interface::Stdio, "/pfs/b", 0, other);
+            Account::of(&job).waiting_writes
+        };
+        assert_eq!(waiting(2, 2, 2.0), Some(0.25));
+        assert_eq!(waiting(2, 0, 0.0), None);
+        assert_eq!(waiting(0, 0, 0.0), None);
+        assert_eq!(waiting(1, 1, 99.0), Some(1.0));
     }
 
     #[test]

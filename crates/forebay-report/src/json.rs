@@ -48,6 +48,7 @@ pub(crate) fn report(report: &Report) -> Value {
         "mib_per_second_is_least": account.may_overlap(job),
         "mib_per_second_per_node": account.mib_per_second_per_node(job),
         "time": split(&account.time),
+        "waiting_share_of_writes": account.waiting_writes,
         "slowest_rank": account.slowest.map(|slowest| json!({
             "rank": slowest.rank,
             "name": job.name_of(slowest.rank),

@@ -25,6 +25,15 @@ pub(crate) fn coverage_text(coverage: &Coverage) -> String {
     }
 }
 
+/// For how much of their time writes wait for storage, if that is known and worth a word.
+pub(crate) fn waiting_writes(report: &Report) -> Option<f64> {
+    let waiting = report.account.waiting_writes;
+    waiting.filter(|share| *share >= LEAST_WAITING)
+}
+
+/// A smaller share of the time of writes that waits for storage is not told.
+const LEAST_WAITING: f64 = 0.01;
+
 /// How much of what the job read came from storage.
 pub(crate) fn fetched_text(fetched: &Fetched) -> String {
     let (delivered, asked) = (bytes(fetched.bytes), bytes(fetched.asked));

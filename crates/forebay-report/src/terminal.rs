@@ -6,6 +6,7 @@ use crate::findings::{Finding, NOTHING_RECORDED, Severity};
 use crate::model::{BUCKET_NAMES, FileUse, Interface, Layer, Sharing};
 use crate::sentences::{
     avoided_text, collective_text, coverage_text, fetched_text, is_unknown, nothing_found,
+    waiting_writes,
 };
 use crate::text::{shorten, wrap};
 use crate::units::{self, bytes, number, percent, share};
@@ -219,10 +220,14 @@ fn time(report: &Report) -> String {
     } = report.account.time;
     let of = |seconds: f64| percent(share(seconds, report.job.run_seconds));
     format!(
-        "of the run time a mean {} reads {}, writes {}, is in metadata {}, not in I/O {}",
+        "of the run time a mean {} reads {}, writes {}{}, is in metadata {}, not in I/O {}",
         report.job.who(),
         of(read),
         of(write),
+        waiting_writes(report).map_or_else(String::new, |share| format!(
+            " ({} of that in syncs)",
+            percent(share)
+        )),
         of(metadata),
         of(other)
     )

@@ -7,7 +7,7 @@ use crate::account::{TimeSplit, split_of};
 use crate::findings::{Finding, Severity};
 use crate::model::{BUCKET_NAMES, Interface, Job, Layer};
 use crate::plots::Plots;
-use crate::sentences::{coverage_text, fetched_text, is_unknown, nothing_found};
+use crate::sentences::{coverage_text, fetched_text, is_unknown, nothing_found, waiting_writes};
 use crate::terminal::{least_rate, while_in_io};
 use crate::text::shorten;
 use maud::{Markup, html};
@@ -95,7 +95,10 @@ pub(super) fn cards(report: &Report) -> Markup {
             section .card {
                 h3 { "Time of a mean " (who) }
                 div .figure { (percent(share(account.time.io(), job.run_seconds))) " in I/O" }
-                p { (split_text(&account.time, job.run_seconds)) }
+                p {
+                    (split_text(&account.time, job.run_seconds))
+                    @if let Some(share) = waiting_writes(report) { "; of write\u{a0}" (percent(share)) " in syncs" }
+                }
             }
             section .card {
                 h3 { "Slowest " (who) }
