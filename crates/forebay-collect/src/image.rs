@@ -78,6 +78,8 @@ pub struct Image {
     pub folded_keys: Vec<u64>,
     /// How many of those may have been counted twice.
     pub unsure_files: u64,
+    /// How often threads may have spoiled counters for each other.
+    pub overlaps: u64,
     /// How many records have common values that may be wrong.
     pub values_lost: u64,
 }
@@ -150,6 +152,7 @@ impl Image {
             folded_files: 0,
             folded_keys: read::folded_keys(table).collect(),
             unsure_files: read::unsure_files(table),
+            overlaps: read::overlaps(table),
             values_lost: 0,
         }
     }

@@ -123,6 +123,11 @@ fn degradation(job: &Job, lines: &mut Lines) {
             "of these perhaps twice",
         ),
         (
+            sum(|i| i.overlaps),
+            "time a thread was held up in counting for over a second: counts may be wrong",
+            "times a thread was held up in counting for over a second: counts may be wrong",
+        ),
+        (
             sum(|i| i.values_lost),
             "record with uncertain common values",
             "records with uncertain common values",

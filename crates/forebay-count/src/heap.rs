@@ -5,13 +5,14 @@
 //! once were a record of some kind stay one, so that a thread with an old handle finds a lock where it expects one.
 
 use core::ops::Range;
-use core::sync::atomic::{AtomicU64, Ordering, Ordering::Relaxed};
+use core::sync::atomic::{Ordering, Ordering::Relaxed};
 
 use crate::layout::*;
+use crate::lock::{self, Held};
 use crate::path::{self, MAX_NAME_BYTES, OTHER_FILES};
 use crate::table::{Handle, Host, Name, Record, Table, word_of};
 use crate::track::{add, overflow_words};
-use crate::{busy, heat, library, lock, posix, stdio};
+use crate::{busy, heat, library, posix, stdio};
 
 /// Cells that are backed by memory in one step: at first as many as a process with few files needs (4 KiB), then as many as
 /// there are already, up to 32 KiB.
@@ -67,21 +68,18 @@ const MOST_WAIT_NS: u64 = 10_000_000;
 
 /// The lock of the structure, released on drop.
 struct Locked<'t> {
-    lock: &'t AtomicU64,
-    holder: &'t AtomicU64,
+    table: Table<'t>,
+    held: Held,
 }
 
 impl<'t> Locked<'t> {
     fn take(table: &Table<'t>, host: &impl Host) -> Option<Self> {
         let words = table.words();
-        let taken = lock::acquire(&words[H_LOCK], &words[H_LOCK + 1], host.now_ns());
-        taken.then(|| {
-            let holder = &words[H_LOCK_HOLDER];
-            holder.store(host.thread(), Relaxed);
-            Locked {
-                lock: &words[H_LOCK],
-                holder,
-            }
+        let held = lock::acquire(&words[H_LOCK], &words[H_LOCK + 1], host.now_ns())?;
+        table.put(H_LOCK_HOLDER, host.thread());
+        Some(Locked {
+            table: *table,
+            held,
         })
     }
 
@@ -116,8 +114,8 @@ impl<'t> Locked<'t> {
 
 impl Drop for Locked<'_> {
     fn drop(&mut self) {
-        self.holder.store(0, Relaxed);
-        lock::release(self.lock);
+        self.table.put(H_LOCK_HOLDER, 0);
+        self.table.unlock(&self.table.words()[H_LOCK], self.held);
     }
 }
 
@@ -361,12 +359,14 @@ fn fold_one(table: &Table<'_>, kind: Kind, host: &impl Host) -> bool {
     let Some(into) = table.record(kind, target) else {
         return false;
     };
-    if !lock::try_once(&record.words[LOCK]) {
+    let Some(held) = lock::try_once(&record.words[LOCK]) else {
         return false;
-    }
+    };
     let free = record.words[HANDLES].load(Ordering::Acquire) == 0;
-    let done = free && lock::acquire(&into.words[LOCK], &into.words[LOCK_NOTE], host.now_ns());
-    if done {
+    let both = free
+        .then(|| lock::acquire(&into.words[LOCK], &into.words[LOCK_NOTE], host.now_ns()))
+        .flatten();
+    if let Some(both) = both {
         heat::flush(table, kind, record.state());
         busy::flush(table, &record);
         match kind {
@@ -384,9 +384,10 @@ fn fold_one(table: &Table<'_>, kind: Kind, host: &impl Host) -> bool {
         if used && flags & COUNTED_BEFORE == 0 {
             count_file(table, &into, kind, id, host);
         }
-        lock::release(&into.words[LOCK]);
+        table.unlock(&into.words[LOCK], both);
     }
-    lock::release(&record.words[LOCK]);
+    table.unlock(&record.words[LOCK], held);
+    let done = both.is_some();
     if done {
         give_back(table, victim, &record, name_cell, name.len());
     }

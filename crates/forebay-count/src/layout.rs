@@ -265,6 +265,8 @@ words! { 0;
     H_ARGS: 384,
     /// Working directory at the start.
     H_CWD: 128,
+    /// How often a thread found at the end of a change that another had taken its lock over.
+    H_OVERLAPS: 1,
     /// The thread that took [`H_LOCK`] last and still has it, 0 if there is none; and the count of that lock for whose end somebody
     /// has waited in vain.
     H_LOCK_HOLDER: 2,

@@ -542,6 +542,11 @@ pub fn folded_key(kind: Kind, id: u64) -> u64 {
     heap::folded_key(kind, id)
 }
 
+/// How often two threads may have changed the same counters at the same time, so that they are wrong.
+pub fn overlaps(table: &Table<'_>) -> u64 {
+    table.get(H_OVERLAPS)
+}
+
 /// How many files may have been counted twice in folded records, because the list of their ids was full.
 pub fn unsure_files(table: &Table<'_>) -> u64 {
     table.get(H_UNSURE_FILES)

@@ -7,9 +7,10 @@ use crate::event::{Event, Extra, Op};
 use crate::heap;
 use crate::heat::{self, TICK_NS};
 use crate::layout::*;
+use crate::lock::{self, Held};
 pub use crate::record::Record;
 use crate::track::add;
-use crate::{busy, lock, pending, posix, stdio};
+use crate::{busy, pending, posix, stdio};
 
 /// Most records of one bucket that are looked at. Only a damaged table has a longer chain.
 const MAX_CHAIN: usize = 1 << 16;
@@ -399,17 +400,18 @@ impl<'t> Table<'t> {
             self.add_bulk(Bulk::Unplaced, event);
             return false;
         };
-        if !lock::acquire(&record.words[LOCK], &record.words[LOCK_NOTE], event.end_ns) {
+        let locked = lock::acquire(&record.words[LOCK], &record.words[LOCK_NOTE], event.end_ns);
+        let Some(held) = locked else {
             if !pending::leave(self, kind, handle, event) {
                 self.add_bulk(Bulk::Unplaced, event);
             }
             return true;
-        }
+        };
         let there = record.id() == handle.id;
         if there {
             self.apply(&record, event, host);
         }
-        lock::release(&record.words[LOCK]);
+        self.unlock(&record.words[LOCK], held);
         if !there {
             self.add_bulk(Bulk::Unplaced, event);
         }
@@ -434,11 +436,11 @@ impl<'t> Table<'t> {
             self.add_bulk(Bulk::Unplaced, event);
             return true;
         };
-        if !lock::try_once(&record.words[LOCK]) {
+        let Some(held) = lock::try_once(&record.words[LOCK]) else {
             return false;
-        }
+        };
         self.apply(&record, event, host);
-        lock::release(&record.words[LOCK]);
+        self.unlock(&record.words[LOCK], held);
         true
     }
 
@@ -451,12 +453,18 @@ impl<'t> Table<'t> {
         act: impl FnOnce(&Record<'t>) -> R,
     ) -> Option<R> {
         let record = self.record(kind, handle.cell)?;
-        if !lock::acquire(&record.words[LOCK], &record.words[LOCK_NOTE], host.now_ns()) {
-            return None;
-        }
+        let held = lock::acquire(&record.words[LOCK], &record.words[LOCK_NOTE], host.now_ns())?;
         let result = (record.id() == handle.id).then(|| act(&record));
-        lock::release(&record.words[LOCK]);
+        self.unlock(&record.words[LOCK], held);
         result
+    }
+
+    /// Gives a lock of this table back. What was done under it may be wrong if another thread had taken it over.
+    #[inline(always)]
+    pub(crate) fn unlock(&self, word: &AtomicU64, held: Held) {
+        if !lock::release(word, held) {
+            self.words[H_OVERLAPS].fetch_add(1, Relaxed);
+        }
     }
 
     #[inline(always)]
@@ -472,13 +480,9 @@ impl<'t> Table<'t> {
     /// for a copy, or a table whose writer is gone.
     pub fn settle(&self) {
         self.each_record(|_, record| {
-            if record.words[LOCK].load(Relaxed) & 1 == 1 {
-                lock::release(&record.words[LOCK]);
-            }
+            lock::open(&record.words[LOCK]);
         });
-        if self.get(H_LOCK) & 1 == 1 {
-            lock::release(&self.words[H_LOCK]);
-        }
+        lock::open(&self.words[H_LOCK]);
         pending::drain(self, &InMemory, true);
         self.each_record(|_, record| {
             heat::flush(self, record.kind, record.state());

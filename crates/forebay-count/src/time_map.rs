@@ -61,14 +61,15 @@ impl<'t> TimeMap<'t> {
                 break bin;
             }
             let now_ns = tick.wrapping_mul(self.tick_ns);
-            if !lock::acquire(&self.words[LOCK], &self.words[NOTE], now_ns) {
+            let Some(held) = lock::acquire(&self.words[LOCK], &self.words[NOTE], now_ns) else {
                 break self.bins - 1;
-            }
+            };
             // Another thread may have doubled it in between.
             if self.words[SHIFT].load(Relaxed) == shift {
                 self.double(base, shift);
             }
-            lock::release(&self.words[LOCK]);
+            // Nothing is lost if another thread has begun to double it again, but bins may be wrong.
+            let _ = lock::release(&self.words[LOCK], held);
         };
         self.row(row)[bin].fetch_add(amount, Relaxed);
     }

@@ -241,11 +241,11 @@ fn an_event_that_finds_its_record_locked_is_counted_later() {
     let table = begin(&memory);
     let h = hold(&table, "/data/a");
     let record = table.record(Kind::Posix, h.cell).unwrap();
-    assert!(lock::try_once(&record.words[LOCK]));
+    let held = lock::try_once(&record.words[LOCK]).unwrap();
     // A signal handler that interrupts the holder of the lock does this.
     count(&table, h, at(Op::Write, 0, 10, 1, 2));
     assert!(files(&table).is_empty());
-    lock::release(&record.words[LOCK]);
+    assert!(lock::release(&record.words[LOCK], held));
     count(&table, h, at(Op::Write, 10, 10, 3, 4));
     let ints = &files(&table)["/data/a"];
     assert_eq!((ints[p::WRITES], ints[p::BYTES_WRITTEN]), (2, 20));
@@ -257,8 +257,8 @@ fn a_table_of_a_process_that_died_while_it_counted_is_read_with_what_lies_beside
     let table = begin(&memory);
     let h = hold(&table, "/data/a");
     let record = table.record(Kind::Posix, h.cell).unwrap();
-    assert!(lock::try_once(&record.words[LOCK]));
-    assert!(lock::try_once(&table.words()[H_LOCK]));
+    let _left =
+        [&record.words[LOCK], &table.words()[H_LOCK]].map(|word| lock::try_once(word).unwrap());
     for n in 0..100 {
         count(&table, h, at(Op::Write, n, 1, 1, 2));
     }
@@ -268,6 +268,29 @@ fn a_table_of_a_process_that_died_while_it_counted_is_read_with_what_lies_beside
     assert_eq!(ints[p::WRITES] as u64 + unplaced.writes, 100);
     assert_eq!(ints[p::WRITES], 64);
     assert_eq!(unplaced.bytes_written, 36);
+}
+
+#[test]
+fn a_holder_that_was_held_up_for_over_a_second_is_told() {
+    let memory = memory(2 << 20);
+    let table = begin(&memory);
+    let h = hold(&table, "/data/a");
+    let ms = 1_000_000;
+    let write = |n: u64| count(&table, h, at(Op::Write, n as i64, 1, n * ms, n * ms + 1));
+    let looks = table.with(Kind::Posix, h, &InMemory, |record| {
+        let mine = record.words[LOCK].load(Relaxed);
+        (1..5_000).find(|n| {
+            write(20 * n);
+            record.words[LOCK].load(Relaxed) != mine
+        })
+    });
+    let looks = looks.flatten().expect("taken over");
+    assert_eq!(read::overlaps(&table), 1);
+    write(20 * looks + 20);
+    assert_eq!(read::overlaps(&table), 1);
+    let unplaced = read::totals(&table, Bulk::Unplaced).writes;
+    let ints = &files(&table)["/data/a"];
+    assert_eq!(ints[p::WRITES] as u64 + unplaced, looks + 1);
 }
 
 #[test]

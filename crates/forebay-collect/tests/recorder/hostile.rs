@@ -78,6 +78,23 @@ fn a_signal_handler_that_interrupts_counting_loses_nothing_and_hangs_nobody() {
 }
 
 #[test]
+fn a_process_that_is_stopped_for_long_while_its_threads_count_loses_nothing() {
+    let (place, image) = run("stopped");
+    let made = std::fs::read_to_string(place.path("data/expected")).expect("a count");
+    let made: i64 = made.parse().expect("a number");
+    let unplaced = &image.unplaced;
+    // And "out".
+    let sum = |counter| image.posix_sum(counter);
+    assert_eq!(sum(posix::OPENS) + unplaced.opens as i64, made + 1);
+    assert_eq!(sum(posix::WRITES) + unplaced.writes as i64, made + 1);
+    assert_eq!(
+        sum(posix::BYTES_WRITTEN) + unplaced.bytes_written as i64,
+        10 * made + 100
+    );
+    assert_eq!((image.overlaps, image.extras["unlink"] as i64), (0, made));
+}
+
+#[test]
 fn a_handler_may_jump_out_of_counting() {
     let (place, image) = run("jumps");
     assert_eq!(written(&place, &image, "out"), 100);

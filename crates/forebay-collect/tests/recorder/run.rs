@@ -164,6 +164,8 @@ pub struct Image {
     pub no_files: read::Totals,
     pub unplaced: read::Totals,
     pub unsure_files: u64,
+    /// How often threads may have spoiled counters for each other.
+    pub overlaps: u64,
 }
 
 impl Image {
@@ -205,6 +207,7 @@ impl Image {
             no_files: read::totals(&table, Bulk::NoFiles),
             unplaced: read::totals(&table, Bulk::Unplaced),
             unsure_files: read::unsure_files(&table),
+            overlaps: read::overlaps(&table),
         }
     }
 

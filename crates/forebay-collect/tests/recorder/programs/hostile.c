@@ -88,6 +88,33 @@ static void *opens(void *arg)
     return NULL;
 }
 
+static volatile int is_over;
+
+/* Makes files until it is over, and returns how many. */
+static void *makes(void *arg)
+{
+    long made = 0;
+    for (; !is_over; made++) {
+        char name[40];
+        snprintf(name, sizeof name, "d%ld/made-%ld", (long)arg % 5, (long)arg + 10 * made);
+        put(name, 10);
+        unlink(name);
+    }
+    return (void *)made;
+}
+
+/* Stops the process some times for longer than a lock may be held. Its own calls are none that count. */
+static void stop_often(pid_t pid)
+{
+    for (int i = 0; i < 4; i++) {
+        kill(pid, SIGSTOP);
+        usleep(1150 * 1000);
+        kill(pid, SIGCONT);
+        usleep(50 * 1000);
+    }
+    _exit(0);
+}
+
 static void in_child(void (*f)(void))
 {
     pid_t pid = fork();
@@ -190,6 +217,25 @@ int main(int argc, char **argv)
             pthread_create(&t[i], NULL, opens, (void *)i);
         for (int i = 0; i < 4; i++)
             pthread_join(t[i], NULL);
+    } else if (!strcmp(mode, "stopped")) {
+        pid_t me = getpid(), pid = fork();
+        if (pid == 0)
+            stop_often(me);
+        pthread_t t[8];
+        for (long i = 0; i < 8; i++)
+            pthread_create(&t[i], NULL, makes, (void *)i);
+        while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+            continue;
+        is_over = 1;
+        long all = 0;
+        for (int i = 0; i < 8; i++) {
+            void *made;
+            pthread_join(t[i], &made);
+            all += (long)made;
+        }
+        FILE *f = fopen("expected", "w");
+        fprintf(f, "%ld", all);
+        fclose(f);
     } else if (!strcmp(mode, "limits")) {
         struct rlimit l;
         assert(getrlimit(RLIMIT_FSIZE, &l) == 0 && l.rlim_cur == 1024);
