@@ -22,6 +22,7 @@
 //! | [`handles`] | from a library's handle to a record |
 //! | [`track`] | common values, timers, size buckets |
 //! | [`heat`], [`busy`] | bytes and time in calls over time; what they share is in [`time_map`] |
+//! | [`counter_clock`] | a clock that is cheaper than the kernel's |
 //! | [`pending`] | events that found their record locked |
 //! | [`path`] | names, their ids, and which paths are left out |
 //! | [`read`], [`library_read`] | the reader's side: a table as values |
@@ -29,6 +30,7 @@
 #![forbid(unsafe_code)]
 
 pub mod busy;
+pub mod counter_clock;
 pub mod event;
 pub mod handles;
 pub mod hdf5;

@@ -165,7 +165,7 @@ pub fn transfer(record: Words<'_>, places: &Places, direction: Direction, bytes:
     };
     record.mark(start, end, span);
     record.spend(total, last_end, span);
-    let elapsed = span.end_ns - span.start_ns;
+    let elapsed = span.end_ns.saturating_sub(span.start_ns);
     if record.times[longest].load(Relaxed) < elapsed {
         record.times[longest].store(elapsed, Relaxed);
         record.set(places.max_read_time_size + way, bytes);

@@ -54,7 +54,8 @@ pub fn timer(timer: &AtomicU64, last: &AtomicU64, start: u64, end: u64) -> u64 {
     if end <= before {
         return 0;
     }
-    let part = end - start.max(before);
+    // A call of which only one end was seen by a coarse clock seems to end before it began.
+    let part = end.saturating_sub(start.max(before));
     add(timer, part as i64);
     last.store(end, Relaxed);
     part

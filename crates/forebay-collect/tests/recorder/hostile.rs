@@ -95,6 +95,13 @@ fn a_process_that_is_stopped_for_long_while_its_threads_count_loses_nothing() {
 }
 
 #[test]
+fn a_program_may_forbid_itself_the_counter_of_the_processor() {
+    let (place, image) = run("blind");
+    assert_eq!(written(&place, &image, "out"), 100);
+    assert_eq!(written(&place, &image, "blind"), 1_010_000);
+}
+
+#[test]
 fn a_handler_may_jump_out_of_counting() {
     let (place, image) = run("jumps");
     assert_eq!(written(&place, &image, "out"), 100);

@@ -501,6 +501,27 @@ os.replace('b', 'c'); os.truncate('c', 5); os.listdir('.')
 }
 
 #[test]
+fn times_are_those_of_the_kernel_s_clock() {
+    /// By so much a clock may be wrong that is held against the kernel's every 25 ms, while that changes its rate.
+    const ERROR_S: f64 = 60e-6;
+    let place = Place::new("clock");
+    let program = place.compile("clock");
+    place.record(&program, [place.path("data")]);
+    let image = place.image_of(&program);
+    for name in ["a", "b"] {
+        let expected = std::fs::read_to_string(place.path(&format!("data/{name}.expected")));
+        let expected = expected.expect("the program told");
+        let (least, most) = expected.split_once(' ').expect("two");
+        let [least, most] = [least, most].map(|ns| ns.parse::<f64>().expect("a number") * 1e-9);
+        let floats = &image.posix[&place.text(&format!("data/{name}"))].floats;
+        let span = floats[posix::WRITE_END] - floats[posix::WRITE_START];
+        assert!(span >= least - ERROR_S, "{span} {least}");
+        assert!(span <= most + ERROR_S, "{span} {most}");
+        assert!(floats[posix::WRITE_TIME] <= span + ERROR_S);
+    }
+}
+
+#[test]
 fn the_program_s_own_counters_of_the_kernel_agree() {
     let place = Place::new("kernel");
     let script = "

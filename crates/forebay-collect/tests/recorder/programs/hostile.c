@@ -261,6 +261,16 @@ int main(int argc, char **argv)
             if (read(in, data, 10) != 10 || write(fd, data, 10) != 10)
                 syscall(SYS_exit, 9);
         syscall(SYS_exit, 0);
+    } else if (!strcmp(mode, "blind")) {
+        int fd = open("blind", O_CREAT | O_WRONLY, 0600);
+        /* Long enough for a recorder that reads the processor's counter to have begun with it. */
+        for (int i = 0; i < 100000; i++)
+            if (pwrite(fd, data, 10, 0) != 10)
+                abort();
+        assert(prctl(PR_SET_TSC, PR_TSC_SIGSEGV, 0, 0, 0) == 0);
+        for (int i = 0; i < 1000; i++)
+            if (pwrite(fd, data, 10, 0) != 10)
+                abort();
     } else if (!strcmp(mode, "astray")) {
         look_astray();
     } else if (!strcmp(mode, "filter")) {
